@@ -1,0 +1,118 @@
+"""Frozen result records. Every field that has a unit carries it in its name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from warpfront.errors import Status
+
+__all__ = ["AnalysisRecord", "FactorRecord", "Inertia", "OrderingCandidate", "PivotStats", "SolveRecord", "SolverReport"]
+
+
+class Inertia(NamedTuple):
+    """Numbers of positive, negative and zero eigenvalues."""
+
+    positive: int
+    negative: int
+    zero: int
+
+
+class PivotStats(NamedTuple):
+    """What the pivoting of one factorisation did.
+
+    Attributes
+    ----------
+    one_by_one, two_by_two : int
+        Pivots of each kind (a 2x2 pivot counts once).
+    delayed : int
+        Columns passed on to a parent front, counted once per front left.
+    perturbed : int
+        Pivots replaced by ``pivot_epsilon`` (sign kept).
+    zero : int
+        Pivots found zero to working precision.
+    """
+
+    one_by_one: int
+    two_by_two: int
+    delayed: int
+    perturbed: int
+    zero: int
+
+
+@dataclass(frozen=True)
+class OrderingCandidate:
+    """One fill-reducing ordering that was tried."""
+
+    method: str
+    nnz_factor: int
+    flops: float
+    depth: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class AnalysisRecord:
+    """What the analysis chose and predicts."""
+
+    n: int
+    nnz: int
+    structure: str
+    structure_reason: str
+    ordering: str
+    ordering_reason: str
+    candidates: tuple[OrderingCandidate, ...]
+    nnz_factor: int
+    flops: float
+    n_supernodes: int
+    max_front: int
+    tree_depth: int
+    n_pairs: int
+    scaling: str
+    seconds: float
+    jit_seconds: float
+    phase_seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FactorRecord:
+    """What one numeric factorisation did. ``column`` is in the caller's numbering, -1 when there is none."""
+
+    status: Status
+    column: int
+    inertia: Inertia
+    inertia_certain: bool
+    pivots: PivotStats
+    nnz_factor: int
+    flops: float
+    factor_bytes: int
+    peak_bytes: int
+    threads: int
+    seconds: float
+    jit_seconds: float
+
+
+@dataclass(frozen=True)
+class SolveRecord:
+    """What one solve did. Backward errors are the worst over the right-hand sides."""
+
+    status: Status
+    n_rhs: int
+    refinement_steps: int
+    backward_error: float
+    componentwise_error: float
+    seconds: float
+    jit_seconds: float
+
+
+@dataclass(frozen=True)
+class SolverReport:
+    """The three records of a solver, each ``None`` until its phase has run."""
+
+    analysis: AnalysisRecord | None = None
+    factor: FactorRecord | None = None
+    solve: SolveRecord | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain containers, ready for JSON."""
+        return asdict(self)
