@@ -1,0 +1,98 @@
+"""Compiled kernel: elimination tree, postorder and column counts in one pass over a permuted pattern."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["tree_and_counts"]
+
+
+@njit(cache=True, nogil=True)
+def tree_and_counts(n, xadj, adj, perm):
+    """Elimination tree of ``A[perm][:, perm]``, postordered, with the column counts of its factor.
+
+    Parameters: ``xadj`` int64[n+1], ``adj`` int32 (symmetric, no diagonal), ``perm`` int32[n].
+
+    Returns ``(order, parent, counts)``: ``order`` int32[n], the permutation composed with the postorder; ``parent``
+    int32[n] and ``counts`` int64[n] in the numbering of ``order``.
+
+    The tree is Liu's algorithm with path compression (J. W. H. Liu, SIAM J. Matrix Anal. Appl. 11, 1990); the counts
+    are those of Gilbert, Ng and Peyton (SIAM J. Matrix Anal. Appl. 15, 1994). Children are visited in ascending
+    order, so a column that directly precedes its parent still does so afterwards: pairs stay together.
+    """
+    number = np.empty(n, np.int32)
+    for k in range(n):
+        number[perm[k]] = k
+    raw_parent = np.full(n, -1, np.int32)
+    ancestor = np.full(n, -1, np.int32)
+    for k in range(n):
+        i = perm[k]
+        for p in range(xadj[i], xadj[i + 1]):
+            j = number[adj[p]]
+            while j < k:
+                up = ancestor[j]
+                ancestor[j] = k
+                if up < 0:
+                    raw_parent[j] = k
+                    break
+                j = up
+    # Postorder: position of a subtree = where its parent's begins plus its elder siblings' sizes. Descending k meets
+    # every parent before its children; `start` is the next free slot at the end of the parent's children.
+    size = np.ones(n, np.int32)
+    for k in range(n):
+        if raw_parent[k] >= 0:
+            size[raw_parent[k]] += size[k]
+    last = np.empty(n, np.int32)
+    free = n
+    for k in range(n - 1, -1, -1):
+        q = raw_parent[k]
+        if q < 0:
+            end = free
+            free -= size[k]
+        else:
+            end = last[q]
+            last[q] -= size[k]
+        last[k] = end - 1
+        ancestor[k] = end - 1
+    # From here `ancestor[k]` is the final number of column k.
+    order = np.empty(n, np.int32)
+    parent = np.empty(n, np.int32)
+    first = np.empty(n, np.int32)
+    for k in range(n):
+        j = ancestor[k]
+        order[j] = perm[k]
+        number[perm[k]] = j
+        first[j] = j - size[k] + 1
+        parent[j] = -1 if raw_parent[k] < 0 else ancestor[raw_parent[k]]
+    # Weights whose subtree sums are the counts; `root` is the union-find forest that yields least common ancestors.
+    counts = np.empty(n, np.int64)
+    root = np.empty(n, np.int32)
+    seen = np.full(n, -1, np.int32)
+    leaf = np.full(n, -1, np.int32)
+    for j in range(n):
+        root[j] = j
+        counts[j] = 1 if first[j] == j else 0
+    for j in range(n):
+        if parent[j] >= 0:
+            counts[parent[j]] -= 1
+        i = order[j]
+        for p in range(xadj[i], xadj[i + 1]):
+            u = number[adj[p]]
+            if u > j:
+                if first[j] > seen[u]:
+                    counts[j] += 1
+                    q = leaf[u]
+                    if q >= 0:
+                        while root[q] != q:
+                            root[q] = root[root[q]]
+                            q = root[q]
+                        counts[q] -= 1
+                    leaf[u] = j
+                seen[u] = j
+        if parent[j] >= 0:
+            root[j] = parent[j]
+    for j in range(n):
+        if parent[j] >= 0:
+            counts[parent[j]] += counts[j]
+    return order, parent, counts
