@@ -1,11 +1,12 @@
 """Entry point of ``warpfront``: the table of commands, and the one place where an error becomes an exit code.
 
 A command module defines one function whose signature is the command's (annotated with ``typer.Option`` and
-``typer.Argument``), or a ``typer.Typer`` group. It imports typer and rich at its top and everything else inside
-the function: ``warpfront --help`` imports every command module and must stay below one second.
+``typer.Argument``), or a ``typer.Typer`` group. It imports typer and rich at its top and everything else
+inside the function: ``warpfront --help`` imports every command module and must stay below one second.
 
 Exit codes: 0 done; 2 the input, a file or an option is wrong; 3 the numbers refused (singular, not positive
-definite, not finite, refinement failed); 4 a known request that this build cannot carry out; 1 a defect of ours.
+definite, not finite, refinement failed); 4 a known request that this build cannot carry out; 1 a defect of
+ours.
 """
 
 from __future__ import annotations
