@@ -63,7 +63,8 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
     """Return ``perm`` int32[n], a fill-reducing elimination order.
 
     Parameters: ``xadj`` int64[n+1], ``adj`` int32 (symmetric, no diagonal, no duplicates; read only); ``weight``
-    int32[n], rows each vertex stands for (overwritten); ``dense``: vertices with more neighbours are ordered last.
+    int32[n], rows each vertex stands for (overwritten); ``dense``: vertices with more neighbours are ordered last,
+    ascending, and so are those of weight 0; neither counts in a degree.
     Deterministic: ties go to the variable whose degree changed last.
     """
     total = np.int64(0)
@@ -93,7 +94,7 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
         tail[i] = i
         start[i] = xadj[i]
         length[i] = xadj[i + 1] - xadj[i]
-        if length[i] > dense:
+        if length[i] > dense or weight[i] == 0:
             n_dense += 1
             perm[n - n_dense] = i
             total -= weight[i]

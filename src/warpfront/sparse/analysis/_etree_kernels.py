@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["tree_and_counts"]
+__all__ = ["schedule_depth", "tree_and_counts"]
 
 
 @njit(cache=True, nogil=True)
@@ -96,3 +96,26 @@ def tree_and_counts(n, xadj, adj, perm):
         if parent[j] >= 0:
             counts[parent[j]] += counts[j]
     return order, parent, counts
+
+
+@njit(cache=True, nogil=True)
+def schedule_depth(n, parent, counts, subtree):
+    """Levels of fronts on the longest path of the tree, a first estimate of the supernodal schedule's depth.
+
+    ``parent`` int32[n], ``counts`` int64[n], postordered. Columns j and j + 1 share a front when j + 1 is the parent
+    of j and their structures differ by j alone; a subtree of at most ``subtree`` columns counts as one level, since
+    relaxed amalgamation makes it one or two fronts.
+    """
+    size = np.ones(n, np.int32)
+    level = np.ones(n, np.int32)
+    depth = 0
+    for j in range(n):
+        if size[j] <= subtree:
+            level[j] = 1
+        depth = max(depth, level[j])
+        q = parent[j]
+        if q >= 0:
+            size[q] += size[j]
+            step = 0 if q == j + 1 and counts[j] == counts[q] + 1 else 1
+            level[q] = max(level[q], level[j] + step)
+    return depth
