@@ -3,7 +3,7 @@
 Limits and exceptions are in ``budgets.toml``. A function's lines run from ``def`` (or the CUDA qualifier) to
 its end; a docstring is a contract and is not counted. A kernel is a Python function under a decorator whose
 name ends in ``jit`` (or one of numba's other compiling decorators), or a CUDA function marked ``__global__``
-or ``__device__``; kernels have a line budget of their own.
+or ``__device__``; kernels have a line budget of their own. Of C++ host files only the length is checked.
 
 Run ``python tools/check_budgets.py [root]``: one line per violation, exit code 1 when there is one.
 """
@@ -20,6 +20,9 @@ from pathlib import Path
 
 FOLDERS = ("src", "tests", "tools", "examples", "benchmarks", "docs")
 CUDA_SUFFIXES = (".cu", ".cuh")
+HOST_SUFFIXES = (".hpp", ".cpp")
+# Besides the language's own qualifiers, the house's macros for them.
+CUDA_QUALIFIER = re.compile(r"__(?:global|device)__|\bWF_[A-Z_]*(?:DEVICE|KERNEL)\b")
 COMPILING_DECORATORS = {"intrinsic", "vectorize", "guvectorize", "cfunc", "overload", "stencil"}
 
 
@@ -80,9 +83,9 @@ def _python_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def measure_cuda(path: str, text: str) -> Iterator[Measure]:
-    code = _blank_comments_and_strings(text)
+    code = _only_code(text)
     position = 0
-    while (found := re.compile(r"__(?:global|device)__").search(code, position)) is not None:
+    while (found := CUDA_QUALIFIER.search(code, position)) is not None:
         body = _body_start(code, found.end())
         if body is None:
             position = found.end()
@@ -97,9 +100,13 @@ def measure_cuda(path: str, text: str) -> Iterator[Measure]:
         position = end
 
 
-def _blank_comments_and_strings(text: str) -> str:
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
-    return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+def _only_code(text: str) -> str:
+    """Blank comments, strings and preprocessor lines, keeping every position and line."""
+    literals = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+    for pattern in (literals, r"^[ \t]*#(?:\\\n|[^\n])*"):
+        found = re.compile(pattern, re.DOTALL | re.MULTILINE)
+        text = found.sub(lambda part: re.sub(r"[^\n]", " ", part.group()), text)
+    return text
 
 
 def _body_start(code: str, position: int) -> int | None:
@@ -150,11 +157,14 @@ def measure(root: Path) -> list[Measure]:
     measures = []
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
-            if file.suffix not in (".py", *CUDA_SUFFIXES) or "_build" in file.parts:
+            if file.suffix not in (".py", *CUDA_SUFFIXES, *HOST_SUFFIXES) or "_build" in file.parts:
                 continue
             path, text = file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")
             measures.append(Measure(path, 1, "", "file_lines", len(text.splitlines())))
-            measures.extend((measure_python if file.suffix == ".py" else measure_cuda)(path, text))
+            if file.suffix == ".py":
+                measures.extend(measure_python(path, text))
+            elif file.suffix in CUDA_SUFFIXES:
+                measures.extend(measure_cuda(path, text))
     return measures
 
 

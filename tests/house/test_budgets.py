@@ -92,6 +92,12 @@ def test_the_limits_are_the_agreed_ones(budgets):
             cuda_function(13, 'extern "C" __global__ void __launch_bounds__(128, 2) b(int a)'),
             "src/b.cu:1: b: kernel_lines is 13, limit 12",
         ),
+        (
+            "src/w.cuh",
+            "#pragma once\n" + cuda_function(13, "template <typename T>\nWF_DEVICE T w(T v)"),
+            "src/w.cuh:3: w: kernel_lines is 13, limit 12",
+        ),
+        ("tests/simt/s.hpp", "int a;\n" * 41, "tests/simt/s.hpp:1: file: file_lines is 41, limit 40"),
     ],
 )
 def test_a_violation_is_found_where_it_is(budgets, tree, name, text, expected):
@@ -113,6 +119,7 @@ def test_a_violation_is_found_where_it_is(budgets, tree, name, text, expected):
             + "1,\n" * 20
             + "};\nint f(int a, int b, int c, int d);\n",
         ),
+        ("src/h.cuh", "#define WF_DEVICE __device__ \\\n  inline\nstruct s {\n" + "int a;\n" * 20 + "};\n"),
         ("src/c.cu", "// __global__ void k(int a, int b, int c, int d) {\nint a; /* } { */\n"),
         ("src/s.cu", cuda_function(12, '__global__ void k(char a = "{"[0])')),
     ],

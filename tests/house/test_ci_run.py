@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def project(tmp_path):
-    """A project whose README has two commands of the real one's form, and a machine with just what CI needs."""
+    """Two commands of README's form, and a machine with just what CI needs."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
 
