@@ -29,8 +29,8 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
     ----------
     path : path
         ``.mtx``, ``.mm``: Matrix Market. ``.rb``, ``.hb``, ``.rua``, ``.rsa`` and the like: Rutherford-Boeing
-        and Harwell-Boeing. Each of these also with ``.gz``. ``.npz``: written by ``scipy.sparse.save_npz``, or
-        holding one array.
+        and Harwell-Boeing. Each of these also with ``.gz``. ``.npz``: written by
+        ``scipy.sparse.save_npz``, or holding one array.
 
     Returns
     -------

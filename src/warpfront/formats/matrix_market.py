@@ -81,8 +81,8 @@ def read_matrix_market(path: str | os.PathLike[str]) -> MatrixMarket:
     Parameters
     ----------
     path : path
-        Plain or gzip, told by content. Comment lines and blank lines may stand anywhere after the banner; lines
-        may end in CRLF. NaN and infinities may be written out as values.
+        Plain or gzip, told by content. Comments and blank lines may stand anywhere after the banner, lines
+        may end in CRLF, NaN and infinities may be written out as values.
 
     Raises
     ------
@@ -302,11 +302,8 @@ def _check_graphblas(body: Body, header: _Header, data: NDArray[Any]) -> None:
         bad |= (-data < limits[0]) | (-data > limits[1])
     if bad.any():
         k = int(np.argmax(bad))
-        sign = "+-" if mirrored_too else ""
-        raise body.source.error(
-            body.line_of(k),
-            f"value {sign}{data[k]} is outside the declared GraphBLAS type {header.graphblas[1]}",
-        )
+        value = f"value {data[k]}" + (" or its mirrored negative" if mirrored_too else "")
+        raise body.source.error(body.line_of(k), f"{value} is outside GraphBLAS type {header.graphblas[1]}")
 
 
 def _value_error(body: Body, limits: tuple[int, ...], error: Exception) -> FormatError:
