@@ -1,9 +1,10 @@
 """Numba kernels of `matching`: maximum-product bipartite matching as an assignment problem.
 
 I. S. Duff and J. Koster, "On algorithms for permuting large entries to the diagonal of a sparse matrix"
-(SIAM J. Matrix Anal. Appl. 22, 2001): costs ``c_ij = log max_k |a_kj| - log |a_ij| >= 0``, duals ``u`` (rows) and
-``v`` (columns) with ``c_ij - u_i - v_j >= 0`` and equality on matched entries, shortest augmenting paths by Dijkstra's
-algorithm on the reduced costs. An explicit zero has cost infinity, so no comparison ever takes it.
+(SIAM J. Matrix Anal. Appl. 22, 2001): costs ``c_ij = log max_k |a_kj| - log |a_ij| >= 0``, duals ``u`` (rows)
+and ``v`` (columns) with ``c_ij - u_i - v_j >= 0`` and equality on matched entries, shortest augmenting paths
+by Dijkstra's algorithm on the reduced costs. An explicit zero has cost infinity, so no comparison ever takes
+it.
 
 Index arrays come as uint32 (Numba then leaves out the test for negative indices).
 """
@@ -38,7 +39,7 @@ def transpose(n_rows, ptr, ind, values, t_ptr, t_ind, t_values):
 
 @njit(cache=True, nogil=True)
 def column_costs(ptr, values, cost, log_max):
-    """Write the costs and each column's ``log max`` (0 where it is zero). Return the first bad entry, else -1."""
+    """Write the costs and each column's ``log max`` (0 if zero). Return the first bad entry, else -1."""
     for j in range(ptr.size - 1):
         top = 0.0
         for p in range(ptr[j], ptr[j + 1]):
@@ -66,10 +67,10 @@ def column_costs(ptr, values, cost, log_max):
 def start(ptr, ind, cost, u, v, row_of, col_of):
     """Set the first duals and match tight entries.
 
-    Square: ``u_i = min_j c_ij``, which makes an entry of every row tight. Otherwise ``u = 0``: a row that stays free
-    must keep 0 for the matching to be optimal. Then ``v_j = min_i (c_ij - u_i)``. Tight diagonal entries go first (the
-    identity for a diagonally dominant matrix), then free rows, then one-step augmentations. ``row_of`` int32[n_cols]
-    and ``col_of`` int32[n_rows] are -1 on entry.
+    Square: ``u_i = min_j c_ij``, which makes an entry of every row tight. Otherwise ``u = 0``: a row that
+    stays free must keep 0 for the matching to be optimal. Then ``v_j = min_i (c_ij - u_i)``. Tight diagonal
+    entries go first (the identity for a diagonally dominant matrix), then free rows, then one-step
+    augmentations. ``row_of`` int32[n_cols] and ``col_of`` int32[n_rows] are -1 on entry.
     """
     n_rows = u.size
     n_cols = v.size
@@ -109,7 +110,8 @@ def start(ptr, ind, cost, u, v, row_of, col_of):
                     row_of[j] = i
                     col_of[i] = j
                 elif step == 1:
-                    # Move row i's column k to a free row. Rows never become free again, so k's cursor only advances.
+                    # Move row i's column k to a free row. Rows never become free again, so k's cursor only
+                    # advances.
                     k = col_of[i]
                     q = cursor[k]
                     while q < ptr[k + 1] and (cost[q] - u[ind[q]] > v[k] or col_of[ind[q]] >= 0):
@@ -160,11 +162,11 @@ def drop_top(heap, place, key, size):
 def augment(ptr, ind, cost, u, v, row_of, col_of, dist, generation, work):
     """Match the remaining columns, each by a shortest augmenting path.
 
-    ``dist`` float64[n_rows] is infinity on entry. A search without end has visited everything its column can reach;
-    those rows are never left again, so they are taken out for good: ``dist`` = -infinity, and ``generation`` int32[n_rows]
-    (n_cols on entry) receives the number of searches that failed before.
-    ``work`` uint32[4, n_rows]: the heap with the stack of rows at the current distance growing from its other end
-    (a row is in one of them at most), heap places, columns the rows were reached from, visited rows.
+    ``dist`` float64[n_rows] is infinity on entry. A search without end has visited everything its column can
+    reach; those rows are never left again, so they are taken out for good: ``dist`` = -infinity, and
+    ``generation`` int32[n_rows] (n_cols on entry) receives the number of searches that failed before.
+    ``work`` uint32[4, n_rows]: the heap with the stack of rows at the current distance growing from its other
+    end (a row is in one of them at most), heap places, columns the rows were reached from, visited rows.
     """
     n_rows = u.size
     heap, place, pred, seen = work[0], work[1], work[2], work[3]
@@ -172,7 +174,8 @@ def augment(ptr, ind, cost, u, v, row_of, col_of, dist, generation, work):
     for root in range(v.size):
         if row_of[root] >= 0:
             continue
-        size, low, n_seen = 0, n_rows, 0
+        # A literal 0 would compile the heap's functions a second time.
+        size, low, n_seen = np.int64(0), n_rows, 0
         shortest, end = INF, -1
         di = 0.0
         j = root
@@ -180,7 +183,8 @@ def augment(ptr, ind, cost, u, v, row_of, col_of, dist, generation, work):
             base = di - v[j]
             for p in range(ptr[j], ptr[j + 1]):
                 i = ind[p]
-                # Never below di: a reduced cost is negative by rounding only, and a settled row must stay settled.
+                # Never below di: a reduced cost is negative by rounding only, and a settled row must stay
+                # settled.
                 d = max(cost[p] - u[i] + base, di)
                 if d >= shortest or d >= dist[i]:
                     continue
@@ -243,13 +247,13 @@ def augment(ptr, ind, cost, u, v, row_of, col_of, dist, generation, work):
 
 @njit(cache=True, nogil=True)
 def separate_generations(ptr, ind, cost, u, v, row_of, generation, order, shift):
-    """Restore feasibility after searches that failed, by lowering ``u`` of each generation's rows by one amount.
+    """Restore feasibility after searches that failed, lowering ``u`` of each generation's rows by one amount.
 
     Later searches passed over the rows taken out before, so entries of later columns in them may have become
-    negative. A column matched into generation g holds entries in rows of generations <= g only (the search visited
-    everything else reachable), so the smallest sufficient shifts follow in one pass over these columns, latest
-    generation first (``order``: all matched columns so sorted). `tighten_columns` then raises their ``v`` by as much.
-    ``shift`` float64[n_cols + 1] is zero on entry.
+    negative. A column matched into generation g holds entries in rows of generations <= g only (the search
+    visited everything else reachable), so the smallest sufficient shifts follow in one pass over these
+    columns, latest generation first (``order``: all matched columns so sorted). `tighten_columns` then raises
+    their ``v`` by as much. ``shift`` float64[n_cols + 1] is zero on entry.
     """
     for k in range(order.size):
         j = order[k]
@@ -264,7 +268,7 @@ def separate_generations(ptr, ind, cost, u, v, row_of, generation, order, shift)
 
 @njit(cache=True, nogil=True)
 def tighten_columns(ptr, ind, cost, u, v):
-    """Set ``v_j = min_i (c_ij - u_i)``, infinity in a zero column: feasible to the last bit, nothing accumulated."""
+    """Set ``v_j = min_i (c_ij - u_i)``, infinity in a zero column; so no rounding is carried along."""
     for j in range(v.size):
         least = INF
         for p in range(ptr[j], ptr[j + 1]):
@@ -286,7 +290,7 @@ def tighten_free_rows(ptr, ind, cost, u, v, col_of):
 
 @njit(cache=True, nogil=True)
 def pair_cost(i, j, diagonal, ptr, ind):
-    """How bad the 2x2 pivot (i, j) is: closeness to singular plus unlikeness of its two columns' patterns, in [0, 2].
+    """Rate the 2x2 pivot (i, j) in [0, 2]: closeness to singular plus unlikeness of its columns' patterns.
 
     With the off-diagonal entry scaled to 1 the determinant is ``a_ii a_jj - 1`` up to signs.
     """
@@ -305,9 +309,10 @@ def pair_cost(i, j, diagonal, ptr, ind):
 def split_cycles(ptr, ind, values, scale, row_of, mate, cycle, weight, diagonal):
     """Turn a permutation of a symmetric matrix into pivots of order 1 and 2 (Duff and Pralet, 2005).
 
-    ``row_of`` int32[n] is a perfect matching with all its entries scaled to 1. Cycles of length 1 and 2 are pivots as
-    they are; of a longer even cycle the cheaper of its two sets of alternate edges is taken; of an odd one, the vertex
-    left alone is chosen by its diagonal first. ``mate`` int32[n] is -1 on entry; the last three are work space [n].
+    ``row_of`` int32[n] is a perfect matching with all its entries scaled to 1. Cycles of length 1 and 2 are
+    pivots as they are; of a longer even cycle the cheaper of its two sets of alternate edges is taken; of an
+    odd one, the vertex left alone has the largest diagonal, then the cheapest pairs. ``mate`` int32[n] is -1
+    on entry; the last three are work space [n].
     """
     n = mate.size
     for j in range(n):
@@ -325,8 +330,9 @@ def split_cycles(ptr, ind, values, scale, row_of, mate, cycle, weight, diagonal)
             i = row_of[i]
         first = 0
         if length > 2:
-            # total: cost of the pairs (first, first + 1), (first + 2, first + 3), ...; an odd cycle leaves out the
-            # vertex before `first`. Going round by two visits both sets of an even cycle, all of an odd one.
+            # total: cost of the pairs (first, first + 1), (first + 2, first + 3), ...; an odd cycle leaves
+            # out the vertex before `first`. Going round by two visits both sets of an even cycle, all of an
+            # odd one.
             total = 0.0
             for k in range(length):
                 weight[k] = pair_cost(cycle[k], cycle[(k + 1) % length], diagonal, ptr, ind)
@@ -338,12 +344,11 @@ def split_cycles(ptr, ind, values, scale, row_of, mate, cycle, weight, diagonal)
                     other += weight[k]
                 first = 1 if other < total else 0
             else:
-                least, alone = INF, length - 1
+                best, least, alone = -1.0, INF, length - 1
                 for _ in range(length):
-                    # Weighted by the length, a zero diagonal left alone outweighs whatever the pairs gain.
-                    price = total + length * (1.0 - diagonal[cycle[alone]])
-                    if price < least:
-                        least = price
+                    d = diagonal[cycle[alone]]
+                    if d > best or (d == best and total < least):
+                        best, least = d, total
                         first = (alone + 1) % length
                     following = (alone + 2) % length
                     total += weight[alone] - weight[(alone + 1) % length]

@@ -1,12 +1,13 @@
 """Numba kernels of `scaling`: equilibration on binary exponents.
 
 Every value is replaced by its exponent once (``|a| = m * 2**k``, ``m`` in [0.5, 1)); all further work is on
-integers. So no product can overflow, the scale is a power of two by construction, and "the row maximum lies in
-[0.5, 2)" reads "the largest scaled exponent of the row is 0 or 1".
+integers. So no product can overflow, the scale is a power of two by construction, and "the row maximum lies
+in [0.5, 2)" reads "the largest scaled exponent of the row is 0 or 1".
 
-Sweeps follow D. Ruiz, "A scaling algorithm to equilibrate both rows and columns norms in matrices" (RAL-TR-2001-034).
-The last pass, which makes the result exact after any number of sweeps, follows J. R. Bunch, "Equilibration of
-symmetric matrices in the max-norm" (J. ACM 18, 1971): rows one after another are raised until one entry reaches the bound.
+Sweeps follow D. Ruiz, "A scaling algorithm to equilibrate both rows and columns norms in matrices"
+(RAL-TR-2001-034). The last pass, which makes the result exact after any number of sweeps, follows J. R.
+Bunch, "Equilibration of symmetric matrices in the max-norm" (J. ACM 18, 1971): rows one after another are
+raised until one entry reaches the bound.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ LIMIT = 1000
 
 @njit(cache=True, nogil=True)
 def binary_exponents(bits, values, out):
-    """Write the exponent of every value, ABSENT for zero. Return the first entry not finite or negative, else -1.
+    """Write each value's exponent, ABSENT for zero. Return the first entry not finite or negative, else -1.
 
-    ``bits`` int64 is ``values`` float64 reinterpreted; ``out`` int16. The exponent field is read directly: `frexp`
-    is a library call and would take longer than all sweeps together.
+    ``bits`` int64 is ``values`` float64 reinterpreted; ``out`` int16. The exponent field is read directly:
+    `frexp` is a library call and would take longer than all sweeps together.
     """
     for p in range(bits.size):
         b = bits[p]
@@ -53,8 +54,8 @@ def power_bits(exponents, bits):
 def symmetric_exponents(n, ptr, ind, k, iterations, e, row_top):
     """Equilibrate a lower triangle; ``e`` int32[n] (zero on entry) receives the exponents of the scale.
 
-    Invariant after the first sweep: every scaled exponent is at most 1, because an entry is at most both its row
-    maxima and each side takes away at least half of (maximum - 1). ``row_top`` int32[n] is work space.
+    Invariant after the first sweep: every scaled exponent is at most 1, because an entry is at most both its
+    row maxima and each side takes away at least half of (maximum - 1). ``row_top`` int32[n] is work space.
     """
     for _ in range(iterations):
         for i in range(n):
@@ -80,8 +81,8 @@ def symmetric_exponents(n, ptr, ind, k, iterations, e, row_top):
         for p in range(ptr[j], ptr[j + 1]):
             if ind[p] != j:
                 row_top[ind[p]] = max(row_top[ind[p]], k[p] + e[ind[p]] + e[j])
-    # Raise what is still too small. When column j is reached, every i > j is final and every c < j untouched, so
-    # row_top[j] is still the maximum left of the diagonal; below it the column is read afresh.
+    # Raise what is still too small. When column j is reached, every i > j is final and every c < j untouched,
+    # so row_top[j] is still the maximum left of the diagonal; below it the column is read afresh.
     for j in range(n - 1, -1, -1):
         top = row_top[j]
         diagonal = ABSENT
@@ -98,9 +99,10 @@ def symmetric_exponents(n, ptr, ind, k, iterations, e, row_top):
 
 @njit(cache=True, nogil=True)
 def general_exponents(n_cols, ptr, ind, k, iterations, r, c, row_top):
-    """Equilibrate rows and columns; ``r`` int32[m], ``c`` int32[n_cols] (zero on entry) receive the exponents.
+    """Equilibrate rows and columns; ``r`` int32[m], ``c`` int32[n_cols] (zero on entry) get the exponents.
 
-    Same invariant as `symmetric_exponents`. The last sweep raises whole columns, then whole rows, to the bound.
+    Same invariant as `symmetric_exponents`. The last sweep raises whole columns, then whole rows, to the
+    bound.
     """
     for sweep in range(iterations + 1):
         last = sweep == iterations

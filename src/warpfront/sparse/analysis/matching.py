@@ -1,9 +1,9 @@
 """Maximum-product matching with its scaling (MC64's job 5), and its symmetrised form.
 
-`maximum_product_matching` picks one entry per row and column so that the product of their magnitudes is as large as
-possible, and scales so that these entries become 1 and no other exceeds 1 (I. S. Duff and J. Koster, SIAM J. Matrix
-Anal. Appl. 22, 2001). `symmetric_matching` makes a symmetric scaling and pivots of order 1 and 2 of it (I. S. Duff
-and S. Pralet, SIAM J. Matrix Anal. Appl. 27, 2005).
+`maximum_product_matching` picks one entry per row and column so that the product of their magnitudes is as
+large as possible, and scales so that these entries become 1 and no other exceeds 1 (I. S. Duff and J. Koster,
+SIAM J. Matrix Anal. Appl. 22, 2001). `symmetric_matching` makes a symmetric scaling and pivots of order 1 and
+2 of it (I. S. Duff and S. Pralet, SIAM J. Matrix Anal. Appl. 27, 2005).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Matching:
     row_of_column : int32[n_cols]
         Row matched with each column, -1 where there is none.
     row_scale, col_scale : float64[n_rows], float64[n_cols]
-        Positive. Matched entries scale to 1 in magnitude, all others to at most 1, up to rounding; the largest entry of
-        an unmatched row or column scales to 1 as well; zero rows and columns keep 1.
+        Positive. Matched entries scale to 1 in magnitude, all others to at most 1, up to rounding; the
+        largest entry of an unmatched row or column scales to 1 as well; zero rows and columns keep 1.
     structural_rank : int
         Number of matched pairs, the largest possible.
     unmatched_rows, unmatched_columns : int32[...]
@@ -57,7 +57,7 @@ class _Columns(NamedTuple):
 
 
 class _Assignment(NamedTuple):
-    """Matching in both directions and natural logarithms of the scales (infinity for zero rows and columns)."""
+    """Matching in both directions; natural logarithms of the scales, infinity for zero rows and columns."""
 
     row_of: NDArray[np.int32]
     col_of: NDArray[np.int32]
@@ -79,22 +79,22 @@ def maximum_product_matching(
     Parameters
     ----------
     n_rows, n_cols : int
-        Shape; any. With full structural rank min(n_rows, n_cols) the product is the largest over all matchings of
-        that size. Otherwise the number of matched pairs is largest, and the product is largest for the matched
-        rows and columns.
+        Shape; any. With full structural rank min(n_rows, n_cols) the product is the largest over all
+        matchings of that size. Otherwise the number of matched pairs is largest, and the product is largest
+        for the matched rows and columns.
     ptr, ind : int64[n_cols + 1], int32[nnz]
         CSC pattern without duplicates. Read only.
     values_abs : float64[nnz]
         Absolute values, finite. Zeros count as absent. Read only.
     exact : bool, default False
-        Round both scales to the nearest powers of two, so that scaling does not round the values. Matched entries
-        then scale into [0.5, 2] and others to at most 2.
+        Round both scales to the nearest powers of two, so that scaling does not round the values. Matched
+        entries then scale into [0.5, 2] and others to at most 2.
 
     Returns
     -------
     Matching
-        If the scaling would need a factor outside [exp(-690), exp(690)], the factor is confined to that range: no entry
-        exceeds 1 then either, but some matched entries fall below it.
+        If the scaling would need a factor outside [exp(-690), exp(690)], the factor is confined to that
+        range: no entry exceeds 1 then either, but some matched entries fall below it.
 
     Raises
     ------
@@ -152,9 +152,9 @@ def symmetric_matching(
         Confined to [exp(-690), exp(690)] as in `maximum_product_matching`.
     mate : int32[n]
         ``mate[i] = j`` and ``mate[j] = i``: the pair is a 2x2 pivot whose off-diagonal entry scales to 1.
-        ``mate[i] = i``: a 1x1 pivot; its diagonal scales to 1, except for the vertex that an odd cycle of the matching
-        leaves over, whose diagonal may even be zero. ``mate[i] = -1``: not matched, the matrix is structurally
-        singular; the rows with a mate have full structural rank among themselves.
+        ``mate[i] = i``: a 1x1 pivot; its diagonal scales to 1, except for the vertex that an odd cycle of the
+        matching leaves over, whose diagonal may even be zero. ``mate[i] = -1``: not matched, the matrix is
+        structurally singular; the rows with a mate have full structural rank among themselves.
 
     Raises
     ------
@@ -168,8 +168,9 @@ def symmetric_matching(
     keep = np.flatnonzero(found.col_of >= 0).astype(np.int32)
     core = a
     if keep.size < n:
-        # The matched rows, taken as columns too, have a perfect matching: one covers these rows, its transpose these
-        # columns, hence one both (Mendelsohn and Dulmage). Only there do the two one-sided scalings agree.
+        # The matched rows, taken as columns too, have a perfect matching: one covers these rows, its
+        # transpose these columns, hence one both (Mendelsohn and Dulmage). Only there do the two one-sided
+        # scalings agree.
         core = _principal(n, a, keep)
         found = _assign(keep.size, core)
     log_core = (found.log_row + found.log_col) * 0.5
@@ -274,12 +275,14 @@ def _row_log_max(n_rows: int, a: _Columns) -> Floats:
 def _capped(log_scale: Floats, log_max: Floats) -> Floats:
     """Confine one side so that the other side, confined as well, still can keep every entry at or below 1."""
     return np.where(
-        np.isfinite(log_scale), np.minimum(np.maximum(log_scale, -LOG_LIMIT), LOG_LIMIT - np.maximum(log_max, 0.0)), log_scale
+        np.isfinite(log_scale),
+        np.minimum(np.maximum(log_scale, -LOG_LIMIT), LOG_LIMIT - np.maximum(log_max, 0.0)),
+        log_scale,
     )
 
 
 def _confined(a: _Columns, log_row: Floats) -> tuple[Floats, Floats]:
-    """Confine the row scale, then take for each column the largest scale that keeps its entries at or below 1."""
+    """Confine the row scale, then give each column the largest scale that keeps its entries at or below 1."""
     log_row = _capped(log_row, _row_log_max(log_row.size, a))
     stored = a.values > 0.0
     top = np.full(a.ptr.size - 1, -np.inf)
@@ -292,5 +295,6 @@ def _scale(logarithm: Floats, exact: bool) -> Floats:
     """Exponentiate; zero rows and columns (infinite logarithm) get 1."""
     finite = np.where(np.isfinite(logarithm), logarithm, 0.0)
     if exact:
-        return np.ldexp(1.0, np.rint(finite / np.log(2.0)).astype(np.int32))
-    return np.exp(finite)
+        powers: Floats = np.ldexp(1.0, np.rint(finite / np.log(2.0)).astype(np.int32))
+        return powers
+    return np.asarray(np.exp(finite))

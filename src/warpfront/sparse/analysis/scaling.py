@@ -1,8 +1,9 @@
 """Equilibration: diagonal scalings by powers of two that bring every row's largest entry into [0.5, 2).
 
-Infinity norm, on binary exponents, so scaling is exact (no rounding of the values) and cannot overflow. A few sweeps
-of Ruiz's iteration balance rows against each other; one Gauss-Seidel pass afterwards raises whatever is still too
-small, so the bounds below hold after any number of sweeps (Ruiz alone halves the distance per sweep).
+Infinity norm, on binary exponents, so scaling is exact (no rounding of the values) and cannot overflow. A few
+sweeps of Ruiz's iteration balance rows against each other; one Gauss-Seidel pass afterwards raises whatever
+is still too small, so the bounds below hold after any number of sweeps (Ruiz alone halves the distance per
+sweep).
 """
 
 from __future__ import annotations
@@ -29,18 +30,20 @@ def equilibrate_symmetric(
     n : int
         Order.
     ptr, ind : int64[n + 1], int32[nnz]
-        CSC pattern of the lower triangle (row >= column in every entry; order within a column is free). Read only.
+        CSC pattern of the lower triangle (row >= column in every entry; order within a column is free). Read
+        only.
     values_abs : float64[nnz]
         Absolute values, finite. Zeros count as absent. Read only.
     iterations : int, default 3
-        Sweeps of Ruiz's iteration at most, at least 1; they stop early once every row maximum lies in [0.5, 2).
-        The bounds hold for any number; more sweeps spread the scaling more evenly over the rows.
+        Sweeps of Ruiz's iteration at most, at least 1; they stop early once every row maximum lies in [0.5,
+        2). The bounds hold for any number; more sweeps spread the scaling more evenly over the rows.
 
     Returns
     -------
     float64[n]
-        Powers of two in [2**-1000, 2**1000]. Every scaled entry is < 2 and every nonzero row has a scaled entry
-        >= 0.5, unless that needs a scale beyond the range above (then only "< 2" holds). Zero rows keep 1.
+        Powers of two in [2**-1000, 2**1000]. Every scaled entry is < 2 and every nonzero row has a scaled
+        entry >= 0.5, unless that needs a scale beyond the range above (then only "< 2" holds). Zero rows keep
+        1.
 
     Raises
     ------
@@ -51,9 +54,9 @@ def equilibrate_symmetric(
     """
     from warpfront.sparse.analysis import _scaling_kernels as kernels
 
-    ptr, ind, k = _prepare(ptr, ind, values_abs, iterations, kernels)
+    ptr, rows, k = _prepare(ptr, ind, values_abs, iterations, kernels)
     exponents = np.zeros(n, np.int32)
-    kernels.symmetric_exponents(n, ptr, ind, k, iterations, exponents, np.empty(n, np.int32))
+    kernels.symmetric_exponents(n, ptr, rows, k, iterations, exponents, np.empty(n, np.int32))
     return _powers_of_two(exponents, kernels)
 
 
@@ -81,8 +84,8 @@ def equilibrate_general(
     Returns
     -------
     row_scale, col_scale : float64[n_rows], float64[n_cols]
-        Powers of two in [2**-1000, 2**1000]. Every scaled entry is < 2; every nonzero row and column has a scaled
-        entry >= 0.5, unless that needs a scale beyond the range above. Zero rows and columns keep 1.
+        Powers of two in [2**-1000, 2**1000]. Every scaled entry is < 2; every nonzero row and column has a
+        scaled entry >= 0.5, unless that needs a scale beyond the range above. Zero rows and columns keep 1.
 
     Raises
     ------
@@ -91,14 +94,14 @@ def equilibrate_general(
     """
     from warpfront.sparse.analysis import _scaling_kernels as kernels
 
-    ptr, ind, k = _prepare(ptr, ind, values_abs, iterations, kernels)
+    ptr, rows, k = _prepare(ptr, ind, values_abs, iterations, kernels)
     row, col = np.zeros(n_rows, np.int32), np.zeros(n_cols, np.int32)
-    kernels.general_exponents(n_cols, ptr, ind, k, iterations, row, col, np.empty(n_rows, np.int32))
+    kernels.general_exponents(n_cols, ptr, rows, k, iterations, row, col, np.empty(n_rows, np.int32))
     return _powers_of_two(row, kernels), _powers_of_two(col, kernels)
 
 
 def check_magnitudes(values_abs: Floats, entry: int) -> None:
-    """Raise for ``values_abs[entry]``, found NaN, infinite or negative by a kernel; return if ``entry`` is -1."""
+    """Raise for ``values_abs[entry]``, found NaN, infinite or negative by a kernel; -1 means none was."""
     if entry < 0:
         return
     value = float(values_abs[entry])
@@ -112,7 +115,8 @@ def _prepare(
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.int16]]:
     """Fix the dtypes (one specialisation of every kernel) and take the exponents.
 
-    Indices go to the kernels as unsigned: for signed ones Numba tests every access for Python's negative indexing.
+    Indices go to the kernels as unsigned: for signed ones Numba tests every access for Python's negative
+    indexing.
     """
     if iterations < 1:
         raise InvalidValueError(f"iterations must be at least 1, got {iterations}")
