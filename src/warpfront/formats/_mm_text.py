@@ -6,7 +6,6 @@ file costs no more than a good one. The end of the match is the start of the fir
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from warpfront.errors import FormatError, InvalidValueError
 __all__ = ["Body", "FileText", "load_text"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_CHUNK = 1 << 20
+_GZIP_WINDOW = 31  # zlib: 32 KiB window, gzip header
+_CHUNK = 1 << 16
 _SHOWN = 40
 
 _INTEGER = rb"[-+]?\d++"
@@ -76,17 +76,28 @@ def load_text(path: Path) -> FileText:
             stream.seek(0)
             if not packed:
                 return FileText(path, _ended(stream.read()))
-            parts: list[bytes] = []
-            try:
-                with gzip.open(stream) as unpacked:
-                    while part := unpacked.read(_CHUNK):
-                        parts.append(part)
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                line = sum(part.count(b"\n") for part in parts) + 1
-                raise FormatError(f"{path}:{line}: damaged gzip stream: {_one_line(str(error))}") from None
-            return FileText(path, _ended(b"".join(parts)))
+            return FileText(path, _ended(_gunzip(path, stream.read())))
     except OSError as error:
         raise InvalidValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _gunzip(path: Path, packed: bytes) -> bytes:
+    """Decompress all members; zlib itself instead of `gzip`, which drops the text before the damage."""
+    parts: list[bytes] = []
+    try:
+        while packed:
+            member = zlib.decompressobj(_GZIP_WINDOW)
+            for at in range(0, len(packed), _CHUNK):
+                parts.append(member.decompress(packed[at : at + _CHUNK]))
+                if member.eof:
+                    break
+            if not member.eof:
+                raise zlib.error("it ends early")
+            packed = (member.unused_data + packed[at + _CHUNK :]).lstrip(b"\0")
+    except zlib.error as error:
+        line = sum(part.count(b"\n") for part in parts) + 1
+        raise FormatError(f"{path}:{line}: damaged gzip stream: {_one_line(str(error))}") from None
+    return b"".join(parts)
 
 
 def _ended(text: bytes) -> bytes:
@@ -181,4 +192,4 @@ class Body:
 
 
 def _article(what: str) -> str:
-    return "an" if what[0] in "aeio" else "a"
+    return "an" if what[0] in "aeiou" else "a"

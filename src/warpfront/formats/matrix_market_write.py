@@ -26,7 +26,7 @@ def write_matrix_market(path: str | os.PathLike[str], x: Any, comment: str = "")
         ``.mtx``, or ``.gz`` after it for gzip. An existing file is replaced.
     x : ndarray or sparse matrix
         1-D (written as one column) or 2-D ndarray: array format. Sparse: coordinate format, entries in the
-        order of ``x.tocoo()``, duplicates and explicit zeros included. float32 and complex64 are written exactly.
+        order of ``x.tocoo()``, duplicates and zeros included. float32 and complex64 are written exactly.
     comment : str, optional
         Written after the banner, one ``%`` line each.
 
