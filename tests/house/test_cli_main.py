@@ -129,6 +129,16 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"warpfront {warpfront.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    "program", [["-m", "warpfront"], ["-c", "from warpfront.cli.main import *; exit(main())"]]
+)
+def test_the_process_ends_with_the_exit_code(program):
+    command = [sys.executable, *program, "no-such"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: No such command 'no-such'")
+
+
 def test_only_the_command_that_runs_is_imported(monkeypatch):
     command(monkeypatch, lambda: None)
     monkeypatch.setitem(cli.COMMANDS, "absent", "no_such_module:command")
