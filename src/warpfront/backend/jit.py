@@ -1,12 +1,13 @@
 """Numba's ``njit`` with a cache that notices a change in *any* source a kernel is compiled from.
 
-Numba's own cache looks at the file of the cached function only. A kernel inlines the kernels it calls, so after
-an edit or an upgrade of a called module the caller would be loaded from the cache with the old code in it,
-silently. Here each module's cache is a folder named by a digest over that module and every module of the same
-package it imports, directly or not; folders of other digests of the module are removed.
+Numba's own cache looks at the file of the cached function only. A kernel inlines the kernels it calls, so
+after an edit or an upgrade of a called module the caller would be loaded from the cache with the old code
+in it, silently. Here each module's cache is a folder named by a digest over that module and every module
+of the same package it imports, directly or not; folders of other digests of the module are removed.
 
-The folder lies under ``NUMBA_CACHE_DIR`` when the user has set that, else in ``__pycache__`` beside the module,
-else (read-only installation) in `warpfront.backend.settings.cache_dir`. Kernel modules import ``njit`` from here.
+The folder lies under ``NUMBA_CACHE_DIR`` when the user has set that, else in ``__pycache__`` beside the
+module, else (read-only installation) in `warpfront.backend.settings.cache_dir`. Kernel modules import
+``njit`` from here.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         return decorate
 
     def cached(function: Callable[..., Any]) -> Any:
-        # Numba fixes the place of a function's cache while it decorates it: that is when, and only when, it may
-        # see our folder. Other packages' functions keep theirs.
+        # Numba fixes the place of a function's cache while it decorates it: that is when, and only when, it
+        # may see our folder. Other packages' functions keep theirs.
         config: Any = numba.config
         before = config.CACHE_DIR
         config.CACHE_DIR = _folder(function.__module__, before)
