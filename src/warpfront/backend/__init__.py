@@ -1,1 +1,1 @@
-"""TODO."""
+"""Where work runs, and nothing about what it computes."""

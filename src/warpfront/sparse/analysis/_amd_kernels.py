@@ -1,20 +1,20 @@
-"""Compiled approximate minimum degree on a quotient graph.
+r"""Compiled approximate minimum degree on a quotient graph.
 
-Literature: P. R. Amestoy, T. A. Davis, I. S. Duff, "An approximate minimum degree ordering algorithm", SIAM J. Matrix
-Anal. Appl. 17 (1996); quotient graph after A. George, J. W. H. Liu, SIAM Review 31 (1989); supervariables by hashing
-after C. Ashcraft, SIAM J. Sci. Comput. 16 (1995).
+Literature: P. R. Amestoy, T. A. Davis, I. S. Duff, "An approximate minimum degree ordering algorithm",
+SIAM J. Matrix Anal. Appl. 17 (1996); quotient graph after A. George, J. W. H. Liu, SIAM Review 31 (1989);
+supervariables by hashing after C. Ashcraft, SIAM J. Sci. Comput. 16 (1995).
 
 Vertices are variables (to be eliminated) or elements (eliminated cliques). The list of a variable i holds its
-elements first (``n_elem[i]`` of them), then its variables; the list of an element holds its variables. ``weight[i]``
-is the number of rows a supervariable stands for: 0 once it is absorbed, negative while it belongs to the clique now
-being built. ``stamp[e]`` is 0 for a dead element; otherwise ``stamp[e] - base`` is |L_e \\ L_pivot| once the first
-scan has met e.
+elements first (``n_elem[i]`` of them), then its variables; the list of an element holds its variables.
+``weight[i]`` is the number of rows a supervariable stands for: 0 once it is absorbed, negative while it
+belongs to the clique now being built. ``stamp[e]`` is 0 for a dead element; otherwise ``stamp[e] - base``
+is |L_e \ L_pivot| once the first scan has met e.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from warpfront.backend.jit import njit
 
 __all__ = ["approximate_minimum_degree"]
 
@@ -34,8 +34,8 @@ def _unlink(i, degree, head, after, before):
 def _collect(n, used, start, length, store):
     """Move all live lists to the front of ``store``; return the space used.
 
-    The first entry of each live list is parked in ``start`` and replaced by a tag -1 - owner, so one sweep over the
-    store finds the lists in storage order.
+    The first entry of each live list is parked in ``start`` and replaced by a tag -1 - owner, so one
+    sweep over the store finds the lists in storage order.
     """
     for v in range(n):
         if length[v] > 0:
@@ -62,9 +62,9 @@ def _collect(n, used, start, length, store):
 def approximate_minimum_degree(n, xadj, adj, weight, dense):
     """Return ``perm`` int32[n], a fill-reducing elimination order.
 
-    Parameters: ``xadj`` int64[n+1], ``adj`` int32 (symmetric, no diagonal, no duplicates; read only); ``weight``
-    int32[n], rows each vertex stands for (overwritten); ``dense``: vertices with more neighbours are ordered last,
-    ascending, and so are those of weight 0; neither counts in a degree.
+    Parameters: ``xadj`` int64[n+1], ``adj`` int32 (symmetric, no diagonal, no duplicates; read only);
+    ``weight`` int32[n], rows each vertex stands for (overwritten); ``dense``: vertices with more
+    neighbours are ordered last, ascending, and so are those of weight 0; neither counts in a degree.
     Deterministic: ties go to the variable whose degree changed last.
     """
     total = np.int64(0)
@@ -163,8 +163,8 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
                     stamp[e] += weight[i]
                 elif stamp[e] > 0:
                     stamp[e] = base + degree[e] + weight[i]
-        # Second scan: prune the lists, bound the degrees, hash. The pivot enters each list as its last element; it
-        # is carried along, since its place is only free once a later entry has been read.
+        # Second scan: prune the lists, bound the degrees, hash. The pivot enters each list as its last
+        # element; it is carried along, since its place is only free once a later entry has been read.
         for p in range(first, stop):
             i = store[p]
             free = start[i]

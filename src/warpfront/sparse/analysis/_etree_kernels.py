@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from warpfront.backend.jit import njit
 
 __all__ = ["schedule_depth", "tree_and_counts"]
 
@@ -14,12 +14,13 @@ def tree_and_counts(n, xadj, adj, perm):
 
     Parameters: ``xadj`` int64[n+1], ``adj`` int32 (symmetric, no diagonal), ``perm`` int32[n].
 
-    Returns ``(order, parent, counts)``: ``order`` int32[n], the permutation composed with the postorder; ``parent``
-    int32[n] and ``counts`` int64[n] in the numbering of ``order``.
+    Returns ``(order, parent, counts)``: ``order`` int32[n], the permutation composed with the postorder;
+    ``parent`` int32[n] and ``counts`` int64[n] in the numbering of ``order``.
 
-    The tree is Liu's algorithm with path compression (J. W. H. Liu, SIAM J. Matrix Anal. Appl. 11, 1990); the counts
-    are those of Gilbert, Ng and Peyton (SIAM J. Matrix Anal. Appl. 15, 1994). Children are visited in ascending
-    order, so a column that directly precedes its parent still does so afterwards: pairs stay together.
+    The tree is Liu's algorithm with path compression (J. W. H. Liu, SIAM J. Matrix Anal. Appl. 11, 1990);
+    the counts are those of Gilbert, Ng and Peyton (SIAM J. Matrix Anal. Appl. 15, 1994). Children are
+    visited in ascending order, so a column that directly precedes its parent still does so afterwards:
+    pairs stay together.
     """
     number = np.empty(n, np.int32)
     for k in range(n):
@@ -37,8 +38,9 @@ def tree_and_counts(n, xadj, adj, perm):
                     raw_parent[j] = k
                     break
                 j = up
-    # Postorder: position of a subtree = where its parent's begins plus its elder siblings' sizes. Descending k meets
-    # every parent before its children; `start` is the next free slot at the end of the parent's children.
+    # Postorder: position of a subtree = where its parent's begins plus its elder siblings' sizes.
+    # Descending k meets every parent before its children; `start` is the next free slot at the end of the
+    # parent's children.
     size = np.ones(n, np.int32)
     for k in range(n):
         if raw_parent[k] >= 0:
@@ -65,7 +67,8 @@ def tree_and_counts(n, xadj, adj, perm):
         number[perm[k]] = j
         first[j] = j - size[k] + 1
         parent[j] = -1 if raw_parent[k] < 0 else ancestor[raw_parent[k]]
-    # Weights whose subtree sums are the counts; `root` is the union-find forest that yields least common ancestors.
+    # Weights whose subtree sums are the counts; `root` is the union-find forest that yields least common
+    # ancestors.
     counts = np.empty(n, np.int64)
     root = np.empty(n, np.int32)
     seen = np.full(n, -1, np.int32)
@@ -99,23 +102,31 @@ def tree_and_counts(n, xadj, adj, perm):
 
 
 @njit(cache=True, nogil=True)
-def schedule_depth(n, parent, counts, subtree):
+def schedule_depth(n, parent, counts, subtree, slack):
     """Levels of fronts on the longest path of the tree, a first estimate of the supernodal schedule's depth.
 
-    ``parent`` int32[n], ``counts`` int64[n], postordered. Columns j and j + 1 share a front when j + 1 is the parent
-    of j and their structures differ by j alone; a subtree of at most ``subtree`` columns counts as one level, since
-    relaxed amalgamation makes it one or two fronts.
+    ``parent`` int32[n], ``counts`` int64[n], postordered. Column j + 1 joins the front of j when it is the
+    parent of j and the front then stores at most the share ``slack`` of zeros; a subtree of at most
+    ``subtree`` columns counts as one level, since relaxed amalgamation makes it one or two fronts.
     """
     size = np.ones(n, np.int32)
     level = np.ones(n, np.int32)
     depth = 0
+    width = 1
+    zeros = np.int64(0)
     for j in range(n):
         if size[j] <= subtree:
             level[j] = 1
         depth = max(depth, level[j])
         q = parent[j]
+        joins = False
         if q >= 0:
             size[q] += size[j]
-            step = 0 if q == j + 1 and counts[j] == counts[q] + 1 else 1
-            level[q] = max(level[q], level[j] + step)
+            if q == j + 1:
+                more = zeros + width * (counts[q] + 1 - counts[j])
+                joins = more <= slack * (width + 1) * (counts[q] + width)
+                zeros = more
+            level[q] = max(level[q], level[j] + (0 if joins else 1))
+        width = width + 1 if joins else 1
+        zeros = zeros if joins else 0
     return depth

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from warpfront.backend.jit import njit
 
 __all__ = ["quotient", "symmetrise"]
 
@@ -12,9 +12,9 @@ __all__ = ["quotient", "symmetrise"]
 def symmetrise(n, ptr, ind):
     """Adjacency ``(xadj int64[n+1], adj int32)`` of A + A^T without the diagonal, sorted, no duplicates.
 
-    ``ptr`` int64[n+1], ``ind`` int32. Scattering both (i, j) and (j, i) leaves a sorted triangle sorted, so the
-    common case ends after one scatter; otherwise the list is transposed once more, which sorts it (the pattern is
-    symmetric) and brings duplicates together.
+    ``ptr`` int64[n+1], ``ind`` int32. Scattering both (i, j) and (j, i) leaves a sorted triangle sorted,
+    so the common case ends after one scatter; otherwise the list is transposed once more, which sorts it
+    (the pattern is symmetric) and brings duplicates together.
     """
     xadj = np.zeros(n + 1, np.int64)
     for j in range(n):

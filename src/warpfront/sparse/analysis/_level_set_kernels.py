@@ -1,13 +1,14 @@
-"""Compiled nested dissection by breadth-first levels (A. George, J. W. H. Liu, SIAM J. Numer. Anal. 15, 1978).
+"""Compiled nested dissection by breadth-first levels (A. George, J. W. H. Liu, SIAM J. Numer. Anal. 15).
 
-A *part* is a run of ``vertex`` whose vertices are joined to nothing outside but separators. ``seen[v]`` is the number
-of the last search that met v, or past every number once v is in a separator, so a search never leaves its part.
+A *part* is a run of ``vertex`` whose vertices are joined to nothing outside but separators. ``seen[v]``
+is the number of the last search that met v, or past every number once v is in a separator, so a search
+never leaves its part.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from warpfront.backend.jit import njit
 
 __all__ = ["level_separators"]
 
@@ -43,14 +44,15 @@ def _search(source, number, xadj, adj, seen, queue, offset, level_ptr):
 
 
 @njit(cache=True, nogil=True)
-def level_separators(n, xadj, adj, leaf_size, balance):
+def level_separators(n, xadj, adj, leaf_size, widest):
     """Split the graph recursively at thin breadth-first levels.
 
-    Parameters: ``xadj`` int64[n+1], ``adj`` int32; parts of at most ``leaf_size`` vertices are not split; nor are those
-    without a level that leaves ``balance * size`` vertices on each side and holds no more than that itself.
+    Parameters: ``xadj`` int64[n+1], ``adj`` int32; parts of at most ``leaf_size`` vertices are not split; nor
+    are those all of whose inner levels hold more than the share ``widest`` of their vertices. Among the
+    others the level with the largest product of the sides divided by its own size is taken.
 
-    Returns ``(perm, n_leaf)``: ``perm`` int32[n] holds the vertices of all leaves (``n_leaf`` of them), then the
-    separators, each after those nested in it.
+    Returns ``(perm, n_leaf)``: ``perm`` int32[n] holds the vertices of all leaves (``n_leaf`` of them),
+    then the separators, each after those nested in it.
     """
     vertex = np.empty(n, np.int32)
     perm = np.empty(n, np.int32)
@@ -90,14 +92,17 @@ def level_separators(n, xadj, adj, leaf_size, balance):
                 continue
             number += 1
             end, n_levels = _search(source, number, xadj, adj, seen, queue, lo, level_ptr)
-        least = balance * (hi - lo)
         cut = 0
-        thinnest = np.int64(least)
+        best = 0.0
         for level in range(1, n_levels - 1):
             width = level_ptr[level + 1] - level_ptr[level]
-            if level_ptr[level] - lo >= least and hi - level_ptr[level + 1] >= least and width <= thinnest:
-                thinnest = width - 1
-                cut = level
+            below = level_ptr[level] - lo
+            above = hi - level_ptr[level + 1]
+            if width <= widest * (hi - lo):
+                score = below * above / np.float64(width)
+                if score > best:
+                    best = score
+                    cut = level
         if cut == 0:
             for t in range(lo, hi):
                 perm[front] = vertex[t]

@@ -29,13 +29,14 @@ def amd(
     weights : int32[n], optional
         Rows each vertex stands for (>= 1); ones by default. Degrees are counted in rows.
     dense : float
-        Vertices with more than ``max(16, dense * sqrt(n))`` neighbours are left out and ordered last, ascending;
-        negative: none is.
+        Vertices with more than ``max(16, dense * sqrt(n))`` neighbours are left out and ordered last,
+        ascending; negative: none is.
 
     Returns
     -------
     int32[n]
-        ``perm[k]`` is the k-th vertex to eliminate. Not postordered. The same input always gives the same order.
+        ``perm[k]`` is the k-th vertex to eliminate. Not postordered. The same input always gives the same
+        order.
 
     Raises
     ------
@@ -44,15 +45,18 @@ def amd(
 
     Notes
     -----
-    P. R. Amestoy, T. A. Davis, I. S. Duff, SIAM J. Matrix Anal. Appl. 17 (1996): quotient graph, approximate external
-    degrees, element absorption (aggressive too), mass elimination, supervariables found by hashing.
+    P. R. Amestoy, T. A. Davis, I. S. Duff, SIAM J. Matrix Anal. Appl. 17 (1996): quotient graph,
+    approximate external degrees, element absorption (aggressive too), mass elimination, supervariables
+    found by hashing.
     """
     from warpfront.sparse.analysis._amd_kernels import approximate_minimum_degree
 
     if weights is None:
         sizes = np.ones(n, dtype=np.int32)
     else:
-        if np.shape(weights) != (n,) or (n and (np.min(weights) < 1 or np.sum(weights, dtype=np.int64) >= 2**31)):
+        if np.shape(weights) != (n,) or (
+            n and (np.min(weights) < 1 or np.sum(weights, dtype=np.int64) >= 2**31)
+        ):
             raise InvalidValueError(f"weights must be {n} integers >= 1 whose sum is below 2^31")
         sizes = np.array(weights, dtype=np.int32)
     limit = n if dense < 0 else max(16, math.floor(dense * math.sqrt(n)))

@@ -11,8 +11,8 @@ from warpfront.errors import NotSupportedError, WarpfrontError
 
 __all__ = ["OrderingFailedError", "level_set", "metis"]
 
-_LEAF_SIZE = 96
-_BALANCE = 0.25
+_LEAF_SIZE = 200
+_WIDEST_SEPARATOR = 0.25
 
 
 class OrderingFailedError(WarpfrontError, RuntimeError):
@@ -37,7 +37,8 @@ def metis(
     Returns
     -------
     int32[n]
-        ``perm[k]`` is the k-th vertex to eliminate. Vertices without a neighbour come first and never reach METIS.
+        ``perm[k]`` is the k-th vertex to eliminate. Vertices without a neighbour come first and never
+        reach METIS.
 
     Raises
     ------
@@ -57,15 +58,21 @@ def metis(
     try:
         import pymetis
     except ImportError as error:
-        raise NotSupportedError("ordering 'metis' needs the pymetis package, which is not installed") from error
+        raise NotSupportedError(
+            "ordering 'metis' needs the pymetis package, which is not installed"
+        ) from error
     index = pymetis.zero_copy_dtype()
     if adj.size > np.iinfo(index).max:
-        raise NotSupportedError(f"this METIS build has {index} indices: {adj.size} adjacency entries are too many")
+        raise NotSupportedError(
+            f"this METIS build has {index} indices: {adj.size} adjacency entries are too many"
+        )
     joined = np.flatnonzero(degree > 0).astype(np.int32)
     number = np.zeros(n, dtype=index)
     number[joined] = np.arange(joined.size)
     starts = np.concatenate((xadj[joined], xadj[n:])).astype(index)
-    vertex_weights = None if weights is None else np.ascontiguousarray(np.asarray(weights)[joined], dtype=index)
+    vertex_weights = (
+        None if weights is None else np.ascontiguousarray(np.asarray(weights)[joined], dtype=index)
+    )
     try:
         result = pymetis.nested_dissection(pymetis.CSRAdjacency(starts, number[adj]), vweights=vertex_weights)
     except Exception as error:
@@ -82,7 +89,7 @@ def level_set(
     adj: npt.NDArray[np.int32],
     weights: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Order a symmetric pattern by nested dissection at breadth-first levels, with minimum degree on the leaves.
+    """Order a symmetric pattern by nested dissection at breadth-first levels; the leaves by minimum degree.
 
     Parameters
     ----------
@@ -98,13 +105,14 @@ def level_set(
 
     Notes
     -----
-    Good on 5- and 7-point grids, where thin levels exist; a part without one is left to minimum degree. The search
-    starts from a pseudo-peripheral vertex. A. George, J. W. H. Liu, SIAM J. Numer. Anal. 15 (1978).
+    Good on 5- and 7-point grids, where thin levels exist; a part without one is left to minimum degree.
+    The search starts from a pseudo-peripheral vertex, found by one search before. A. George, J. W. H. Liu, SIAM J. Numer. Anal. 15
+    (1978).
     """
     from warpfront.sparse.analysis._amd_kernels import approximate_minimum_degree
     from warpfront.sparse.analysis._level_set_kernels import level_separators
 
-    nested, n_leaf = level_separators(n, xadj, adj, _LEAF_SIZE, _BALANCE)
+    nested, n_leaf = level_separators(n, xadj, adj, _LEAF_SIZE, _WIDEST_SEPARATOR)
     sizes = np.ones(n, dtype=np.int32) if weights is None else np.array(weights, dtype=np.int32)
     sizes[nested[n_leaf:]] = 0
     perm: npt.NDArray[np.int32] = approximate_minimum_degree(n, xadj, adj, sizes, n)

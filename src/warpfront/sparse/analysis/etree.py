@@ -10,6 +10,7 @@ import numpy.typing as npt
 __all__ = ["EliminationTree", "elimination_tree"]
 
 _ONE_LEVEL_SUBTREE = 32
+_FRONT_ZEROS = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +20,8 @@ class EliminationTree:
     Attributes
     ----------
     perm : int32[n]
-        The given permutation composed with the postorder: ``perm[k]`` is the original index of the k-th pivot.
+        The given permutation composed with the postorder: ``perm[k]`` is the original index of the k-th
+        pivot.
     parent : int32[n]
         Parent of each column in that numbering (always larger), -1 at a root.
     counts : int64[n]
@@ -55,13 +57,13 @@ def elimination_tree(
     Returns
     -------
     EliminationTree
-        Children are visited in ascending order, so columns k and k + 1 stay next to each other wherever k + 1 is the
-        parent of k.
+        Children are visited in ascending order, so columns k and k + 1 stay next to each other wherever
+        k + 1 is the parent of k.
 
     Notes
     -----
-    Tree: J. W. H. Liu, SIAM J. Matrix Anal. Appl. 11 (1990). Counts: J. R. Gilbert, E. G. Ng, B. W. Peyton, SIAM J.
-    Matrix Anal. Appl. 15 (1994). Time almost linear in the number of entries of A.
+    Tree: J. W. H. Liu, SIAM J. Matrix Anal. Appl. 11 (1990). Counts: J. R. Gilbert, E. G. Ng, B. W.
+    Peyton, SIAM J. Matrix Anal. Appl. 15 (1994). Time almost linear in the number of entries of A.
     """
     from warpfront.sparse.analysis._etree_kernels import schedule_depth, tree_and_counts
 
@@ -72,5 +74,5 @@ def elimination_tree(
         counts=counts,
         nnz_factor=int(counts.sum()),
         flops=float(np.square(counts, dtype=np.float64).sum()),
-        depth=int(schedule_depth(n, parent, counts, _ONE_LEVEL_SUBTREE)),
+        depth=int(schedule_depth(n, parent, counts, _ONE_LEVEL_SUBTREE, _FRONT_ZEROS)),
     )

@@ -1,7 +1,7 @@
 """Symmetric adjacency of a sparse pattern, and its quotient by groups of rows.
 
-A symmetric pattern travels as ``(n, xadj, adj)``: ``xadj`` int64[n+1], ``adj`` int32, both triangles, no diagonal,
-every list ascending and free of duplicates.
+A symmetric pattern travels as ``(n, xadj, adj)``: ``xadj`` int64[n+1], ``adj`` int32, both triangles, no
+diagonal, every list ascending and free of duplicates.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def adjacency(n: int, ptr: npt.NDArray[Any], ind: npt.NDArray[Any]) -> tuple[Int
     n : int
         Order of the matrix.
     ptr, ind : integer arrays
-        CSC (or, the union being symmetric, CSR) pattern: one triangle, both, or anything between. Row indices in
-        ``[0, n)``, in any order, duplicates allowed. Not modified.
+        CSC (or, the union being symmetric, CSR) pattern: one triangle, both, or anything between. Row
+        indices in ``[0, n)``, in any order, duplicates allowed. Not modified.
 
     Returns
     -------
@@ -38,7 +38,9 @@ def adjacency(n: int, ptr: npt.NDArray[Any], ind: npt.NDArray[Any]) -> tuple[Int
     """
     from warpfront.sparse.analysis._graph_kernels import symmetrise
 
-    xadj, adj = symmetrise(n, np.ascontiguousarray(ptr, dtype=np.int64), np.ascontiguousarray(ind, dtype=np.int32))
+    xadj, adj = symmetrise(
+        n, np.ascontiguousarray(ptr, dtype=np.int64), np.ascontiguousarray(ind, dtype=np.int32)
+    )
     return xadj, adj
 
 
@@ -80,7 +82,7 @@ def compress(
 
 
 def expand(perm_compressed: npt.NDArray[Any], groups: npt.NDArray[Any]) -> Int32Array:
-    """Turn a permutation of groups into one of rows; the rows of a group follow each other in ascending order.
+    """Turn a permutation of groups into one of rows; a group's rows follow each other, ascending.
 
     Parameters
     ----------
@@ -113,7 +115,9 @@ def pairs_to_groups(mate: npt.NDArray[Any]) -> Int32Array:
 def _checked_groups(n: int, groups: npt.NDArray[Any]) -> Int32Array:
     groups = np.ascontiguousarray(groups)
     if groups.shape != (n,) or groups.dtype.kind not in "iu":
-        raise InvalidValueError(f"groups must be an integer array of shape ({n},), got {groups.dtype}{groups.shape}")
+        raise InvalidValueError(
+            f"groups must be an integer array of shape ({n},), got {groups.dtype}{groups.shape}"
+        )
     if n == 0:
         return groups.astype(np.int32)
     if groups.min() < 0 or groups.max() >= n:

@@ -21,13 +21,13 @@ __all__ = ["METHODS", "Ordering", "choose"]
 
 METHODS = ("auto", "amd", "metis", "level_set", "natural", "user")
 
-# Cost model of `auto`: one numeric factorisation on two cores, and the orderings themselves. Fixed figures, not
-# clocks, so that the choice is the same in every run.
+# Cost model of `auto`: one numeric factorisation on two cores, and the orderings themselves. Fixed
+# figures, not clocks, so that the choice is the same in every run.
 _SECONDS_PER_FLOP = 1 / 40e9
 _SECONDS_PER_ENTRY = 6e-9
 _SECONDS_PER_LEVEL = 5e-6
-# An ordering is tried when its cost is below this share of the best factorisation so far: the most that level sets
-# and METIS have saved against minimum degree is about two thirds.
+# An ordering is tried when its cost is below this share of the best factorisation so far: the most that
+# level sets and METIS have saved against minimum degree is about two thirds.
 _POSSIBLE_SAVING = 2 / 3
 # method -> seconds per vertex, seconds per adjacency entry
 _ORDERING_SECONDS = {"level_set": (0.5e-6, 0.025e-6), "metis": (4e-6, 0.3e-6)}
@@ -80,11 +80,11 @@ def choose(
         Symmetric pattern: both triangles, no diagonal, sorted; not modified.
     method : {"auto", "amd", "metis", "level_set", "natural", "user"}
         ``auto`` always tries minimum degree, then level sets and METIS where the time they could save in one
-        factorisation pays for them, and keeps the order with the least predicted time (flops, entries of L, depth
-        of the supernodal schedule). The choice depends on the pattern alone.
+        factorisation pays for them, and keeps the order with the least predicted time (flops, entries of
+        L, depth of the supernodal schedule). The choice depends on the pattern alone.
     user_perm : integer[n], optional
-        With ``method="user"`` only: ``user_perm[k]`` is the k-th pivot. It is postordered, which changes neither
-        the fill nor the flops. With ``groups``, a group stands where its first row does.
+        With ``method="user"`` only: ``user_perm[k]`` is the k-th pivot. It is postordered, which changes
+        neither the fill nor the flops. With ``groups``, a group stands where its first row does.
     groups : int32[n], optional
         Group number of each row, every number from 0 up used. The rows of a group are eliminated one after
         the other in ascending order, and each must be a neighbour of the next.
@@ -104,7 +104,9 @@ def choose(
     if method not in METHODS:
         raise InvalidValueError(f"ordering method must be one of {', '.join(METHODS)}; got {method!r}")
     if (user_perm is not None) != (method == "user"):
-        raise InvalidValueError(f"method 'user' and user_perm go together; got method {method!r}, {user_perm=}")
+        raise InvalidValueError(
+            f"method 'user' and user_perm go together; got method {method!r}, {user_perm=}"
+        )
     search = _Search(n, xadj, adj, groups)
     if method == "auto":
         reason = _search_all(search)
@@ -187,8 +189,10 @@ def _search_all(search: _Search) -> str:
         cost = per_vertex * search.graph[0] + per_entry * search.graph[2].size
         best = predicted_seconds(search.candidates[search.best()])
         if cost >= _POSSIBLE_SAVING * best:
-            passed_over.append(f"{method} not tried: about {1e3 * cost:.3g} ms to order, "
-                               f"one factorisation takes about {1e3 * best:.3g} ms")
+            passed_over.append(
+                f"{method} not tried: about {1e3 * cost:.3g} ms to order, "
+                f"one factorisation takes about {1e3 * best:.3g} ms"
+            )
             continue
         try:
             search.attempt(method, _ORDERERS[method])
@@ -198,7 +202,9 @@ def _search_all(search: _Search) -> str:
         f"{c.method} {c.flops:.3g} flops, {c.nnz_factor} entries, {c.depth} levels" for c in search.candidates
     )
     winner = search.candidates[search.best()].method
-    lead = f"{winner} has the least predicted time ({tried})" if len(search.candidates) > 1 else f"amd ({tried})"
+    lead = (
+        f"{winner} has the least predicted time ({tried})" if len(search.candidates) > 1 else f"amd ({tried})"
+    )
     return "; ".join([lead, *passed_over])
 
 
@@ -225,7 +231,9 @@ def _checked_permutation(n: int, perm: npt.NDArray[Any] | None) -> npt.NDArray[n
     return given.astype(np.int32)
 
 
-def _check_neighbours(xadj: npt.NDArray[np.int64], adj: npt.NDArray[np.int32], groups: npt.NDArray[Any]) -> None:
+def _check_neighbours(
+    xadj: npt.NDArray[np.int64], adj: npt.NDArray[np.int32], groups: npt.NDArray[Any]
+) -> None:
     """Refuse groups whose consecutive rows are not joined: no postorder could keep those together."""
     members = np.argsort(groups, kind="stable")
     together = np.flatnonzero(np.asarray(groups)[members[1:]] == np.asarray(groups)[members[:-1]])
@@ -233,4 +241,6 @@ def _check_neighbours(xadj: npt.NDArray[np.int64], adj: npt.NDArray[np.int32], g
         begin, end = xadj[row], xadj[row + 1]
         at = begin + np.searchsorted(adj[begin:end], other)
         if at == end or adj[at] != other:
-            raise InvalidValueError(f"groups[{row}] = groups[{other}] = {groups[row]}, but these rows are not neighbours")
+            raise InvalidValueError(
+                f"groups[{row}] = groups[{other}] = {groups[row]}, but these rows are not neighbours"
+            )

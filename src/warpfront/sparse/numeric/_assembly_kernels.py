@@ -1,0 +1,56 @@
+"""Assembly of a front: entries of A, then the children's contribution blocks in ascending child order."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from warpfront.backend._intrinsics import view
+
+__all__ = ["add_block_columns", "child_map", "enter_a"]
+
+
+@njit(cache=True, nogil=True)
+def enter_a(plan, values, s, panel, rows, delayed):
+    """Put A's entries into the zeroed panel; local rows past the node's own columns move down by ``delayed``."""
+    own = plan.node_ptr[s + 1] - plan.node_ptr[s]
+    for e in range(plan.a_ptr[s], plan.a_ptr[s + 1]):
+        i = plan.a_row[e]
+        if i >= own:
+            i += delayed
+        panel[i + plan.a_col[e] * rows] += values[plan.a_slot[e]]
+
+
+@njit(cache=True, nogil=True)
+def child_map(plan, child, child_delayed, own, delayed, shift, out):
+    """Places of the child's block rows in the parent's front.
+
+    The block starts with the child's delayed columns; they become fully summed columns own + shift of the parent.
+    """
+    for i in range(child_delayed):
+        out[i] = own + shift + i
+    begin = plan.front_ptr[child] + plan.node_ptr[child + 1] - plan.node_ptr[child]
+    count = plan.front_ptr[child + 1] - begin
+    for i in range(count):
+        place = plan.asm_map[begin + i]
+        out[child_delayed + i] = place + delayed if place >= own else place
+    return child_delayed + count
+
+
+@njit(cache=True, nogil=True)
+def add_block_columns(block, size, place, child_delayed, target, ld, offset, begin, end):
+    """Add columns begin..end of a child's lower block to a lower trapezoid; entry (i, j) goes to ``place - offset``.
+
+    Only the child's delayed columns can map out of order; their entries are mirrored into the lower triangle.
+    """
+    for j in range(begin, end):
+        pj = place[j] - offset
+        source = view(block, j + j * size, size - j)
+        if j < child_delayed:
+            for i in range(size - j):
+                pi = place[j + i] - offset
+                target[max(pi, pj) + min(pi, pj) * ld] += source[i]
+        else:
+            column = view(target, pj * ld, ld)
+            rows = view(place, j, size - j)
+            for i in range(size - j):
+                column[rows[i] - offset] += source[i]

@@ -1,0 +1,245 @@
+"""Threshold Bunch-Kaufman factorisation of the fully summed columns of one front.
+
+A front is a column-major rows x full trapezoid (lower triangle). Pivots are taken in panels: inside a panel a
+candidate column is brought up to date when it is looked at, the columns behind it are left alone until the panel
+ends (as LAPACK's ``sytrf`` does), so a rejected candidate costs one column update and no repair. ``W`` holds the
+panel's columns of ``L D``.
+
+A pivot is taken when no entry of its columns of L would exceed 1/u over the *whole* front (Duff and Reid 1983), and
+the choice between 1x1 and 2x2 follows Bunch and Kaufman (1977). A rejected column moves behind the others and is
+looked at again once other pivots have changed it; what is left when nothing more is accepted is delayed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from warpfront.backend._intrinsics import view
+from warpfront.sparse.numeric._dense_kernels import subtract_columns
+
+__all__ = ["PANEL", "ldlt_panel", "scale_by_d"]
+
+PANEL = 32
+ALPHA = 0.6403882032022076  # (1 + sqrt(17)) / 8
+NONE, ONE, TWO, ZERO = 0, 1, 2, 3
+
+
+@njit(cache=True, nogil=True)
+def _largest(x, begin, end, skip):
+    """First position of the largest |x[begin:end]| (position ``skip`` left out) and its size; (-1, 0) when empty."""
+    best = 0.0
+    where = -1
+    for i in range(begin, end):
+        size = abs(x[i])
+        if size > best and i != skip:
+            best = size
+            where = i
+    return where, best
+
+
+@njit(cache=True, nogil=True)
+def _swap(a, ld, rows, w, ldw, panel, ind, k, r):
+    """Exchange rows and columns k < r of the trapezoid, of the finished columns and of W."""
+    if k == r:
+        return
+    for p in range(k):
+        a[k + p * ld], a[r + p * ld] = a[r + p * ld], a[k + p * ld]
+    for p in range(k - panel):
+        w[k + p * ldw], w[r + p * ldw] = w[r + p * ldw], w[k + p * ldw]
+    a[k + k * ld], a[r + r * ld] = a[r + r * ld], a[k + k * ld]
+    for i in range(k + 1, r):
+        a[i + k * ld], a[r + i * ld] = a[r + i * ld], a[i + k * ld]
+    for i in range(r + 1, rows):
+        a[i + k * ld], a[i + r * ld] = a[i + r * ld], a[i + k * ld]
+    ind[k], ind[r] = ind[r], ind[k]
+
+
+@njit(cache=True, nogil=True)
+def _current(a, ld, rows, w, ldw, panel, k, j, out):
+    """Write column j of the trailing matrix, brought up to date, into ``out[k:rows]``."""
+    for i in range(k, j):
+        out[i] = a[j + i * ld]
+    for i in range(j, rows):
+        out[i] = a[i + j * ld]
+    depth = k - panel
+    if depth > 0:
+        subtract_columns(view(out, k, rows - k), view(a, panel * ld, depth * ld), ld, depth, k, view(w, j, depth * ldw), ldw, rows - k)
+
+
+@njit(cache=True, nogil=True)
+def _choose(rule, x, y, rows, full, k, r, size, below):
+    """Decide on column x (largest off-diagonal ``size`` at fully summed row r, ``below`` over all rows) and column y = r.
+
+    Returns ``(kind, swap)``: NONE, ONE at k (swap = k) or at r (swap = r), or TWO with r.
+    """
+    akk = abs(x[k])
+    arr = abs(y[r])
+    _, y_full = _largest(y, k, full, r)
+    _, y_below = _largest(y, full, rows, -1)
+    y_all = max(y_full, y_below)
+    if akk * y_full >= ALPHA * size * size and akk >= rule.threshold * below:
+        return ONE, k
+    if arr >= ALPHA * y_full and arr >= rule.threshold * y_all:
+        return ONE, r
+    if size > 0.0:
+        ratio = (x[k] / size) * (y[r] / size)
+        determinant = abs(ratio - 1.0)
+        x_rest = max(_largest(x, k + 1, full, r)[1], _largest(x, full, rows, -1)[1])
+        y_rest = max(_largest(y, k + 1, full, r)[1], y_below)
+        limit = determinant * size / rule.threshold
+        if (
+            determinant > 1e-8
+            and arr / size * x_rest + y_rest <= limit
+            and x_rest + akk / size * y_rest <= limit
+        ):
+            return TWO, r
+    if akk > 0.0 and akk >= rule.threshold * below:
+        return ONE, k
+    if arr > 0.0 and arr >= rule.threshold * y_all:
+        return ONE, r
+    return NONE, k
+
+
+@njit(cache=True, nogil=True)
+def _write_one(a, ld, rows, x, k, pivot):
+    column = view(a, k + 1 + k * ld, rows - k - 1)
+    source = view(x, k + 1, rows - k - 1)
+    inverse = 1.0 / pivot
+    for i in range(rows - k - 1):
+        column[i] = source[i] * inverse
+    a[k + k * ld] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def _write_two(a, ld, rows, x, y, k, d):
+    """Columns k, k+1 of L from W columns x, y; scaled by the subdiagonal entry so that nothing overflows."""
+    off = x[k + 1]
+    p = x[k] / off
+    q = y[k + 1] / off
+    scale = 1.0 / ((p * q - 1.0) * off)
+    first = view(a, k + 2 + k * ld, rows - k - 2)
+    second = view(a, k + 2 + (k + 1) * ld, rows - k - 2)
+    u = view(x, k + 2, rows - k - 2)
+    v = view(y, k + 2, rows - k - 2)
+    for i in range(rows - k - 2):
+        first[i] = (q * u[i] - v[i]) * scale
+        second[i] = (p * v[i] - u[i]) * scale
+    a[k + k * ld] = 1.0
+    a[k + 1 + k * ld] = 0.0
+    a[k + 1 + (k + 1) * ld] = 1.0
+    d[2 * k] = x[k]
+    d[2 * k + 1] = off
+    d[2 * k + 2] = y[k + 1]
+    d[2 * k + 3] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d, kind, stats):
+    """Eliminate up to PANEL columns from column ``begin`` on.
+
+    Parameters
+    ----------
+    rule : LdltRule
+    a : float[ld * full]
+        The front; read and written.
+    rows, full : int
+        Rows of the front and fully summed columns.
+    candidates : int
+        Columns begin..candidates are looked at; the rest was rejected in this pass.
+    force : bool
+        Take whatever is left: zero pivots below ``rule.zero``, perturbed ones below ``rule.epsilon``.
+    w : float[ldw * (PANEL + 2)]
+        Written: L D of the panel.
+    ind, d, kind : int32[rows], float[2 * full], int8[full]
+        Row indices (permuted along), D and the kind of each pivot; written.
+    stats : int64[8]
+        Added to: 1x1, 2x2, perturbed, zero, positive, negative.
+
+    Returns
+    -------
+    (next, candidates) : first column not eliminated, and the new end of the candidates.
+    """
+    k = begin
+    while k < candidates and k - begin < PANEL:
+        x = view(w, (k - begin) * ldw, rows)
+        y = view(w, (k - begin + 1) * ldw, rows)
+        _current(a, ld, rows, w, ldw, begin, k, k, x)
+        r, size = _largest(x, k + 1, full, -1)
+        below = max(size, _largest(x, full, rows, -1)[1])
+        akk = abs(x[k])
+        choice, place = ONE, k
+        if max(akk, below) <= rule.zero:
+            choice = ZERO
+        elif not (akk >= ALPHA * size and akk >= rule.threshold * below):
+            if r >= 0:
+                _current(a, ld, rows, w, ldw, begin, k, r, y)
+                choice, place = _choose(rule, x, y, rows, full, k, r, size, below)
+            else:
+                choice = NONE  # only rows below the fully summed ones are large
+            if choice == NONE and force:
+                choice = ONE
+                floor = rule.epsilon if rule.perturb == 1 else 0.0
+                if akk <= floor:
+                    x[k] = -floor if x[k] < 0.0 else floor
+                    stats[2] += 1
+                    if floor == 0.0:
+                        choice = ZERO
+        if choice == NONE:
+            candidates -= 1
+            _swap(a, ld, rows, w, ldw, begin, ind, k, candidates)
+        elif choice == ZERO:
+            for i in range(k, rows):
+                x[i] = 0.0
+                a[i + k * ld] = 0.0
+            a[k + k * ld] = 1.0
+            d[2 * k] = 0.0
+            d[2 * k + 1] = 0.0
+            kind[k] = 0
+            stats[3] += 1
+            k += 1
+        elif choice == ONE:
+            if place != k:
+                _swap(a, ld, rows, w, ldw, begin, ind, k, place)
+                y[k], y[place] = y[place], y[k]
+                for i in range(k, rows):
+                    x[i] = y[i]
+            _write_one(a, ld, rows, x, k, x[k])
+            d[2 * k] = x[k]
+            d[2 * k + 1] = 0.0
+            kind[k] = 1
+            stats[0] += 1
+            stats[4 if x[k] > 0.0 else 5] += 1
+            k += 1
+        else:
+            _swap(a, ld, rows, w, ldw, begin, ind, k + 1, place)  # x is a finished column of W by now: swapped with it
+            y[k + 1], y[place] = y[place], y[k + 1]
+            _write_two(a, ld, rows, x, y, k, d)
+            kind[k] = 2
+            kind[k + 1] = 3
+            stats[1] += 1
+            if (x[k] / x[k + 1]) * (y[k + 1] / x[k + 1]) < 1.0:
+                stats[4] += 1
+                stats[5] += 1
+            else:
+                stats[4 if x[k] > 0.0 else 5] += 2
+            k += 2
+    return k, candidates
+
+
+@njit(cache=True, nogil=True)
+def scale_by_d(out, ldo, a, ld, row, rows, begin, end, d, kind):
+    """``out[:rows, :end-begin] = (L D)[row:row+rows, begin:end]``; a 2x2 pivot may straddle either end."""
+    for k in range(begin, end):
+        target = view(out, (k - begin) * ldo, rows)
+        source = view(a, row + k * ld, rows)
+        diagonal = d[2 * k]
+        if kind[k] < 2:
+            for i in range(rows):
+                target[i] = source[i] * diagonal
+        else:
+            other = k + 1 if kind[k] == 2 else k - 1
+            off = d[2 * min(k, other) + 1]
+            partner = view(a, row + other * ld, rows)
+            for i in range(rows):
+                target[i] = source[i] * diagonal + partner[i] * off

@@ -1,0 +1,195 @@
+"""Tiles of one front: the parallel pieces that `_walk_kernels` shares among threads.
+
+Tiles are the same whether one thread or many run them, so bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from numba import njit, types
+from numba.extending import overload
+
+from warpfront.backend._intrinsics import atomic_cas, load_acquire, relax, trsm_rltn, view
+from warpfront.sparse.numeric._assembly_kernels import add_block_columns
+from warpfront.sparse.numeric._dense_kernels import TILE, update
+from warpfront.sparse.numeric._ldlt_kernels import scale_by_d
+from warpfront.sparse.numeric._team_kernels import CLOSED, JOB, open_job, read_job, take_tile, tile_done, wait_job
+from warpfront.sparse.numeric.plan import CholeskyRule
+
+# columns of FactorState.node
+PANEL_AT, IND_AT, PIVOT_AT, ROWS, FULL, DONE, BLOCK_AT, BLOCK_SIZE = 0, 1, 2, 3, 4, 5, 6, 7
+# entries of FactorState.limits
+(
+    PANEL_END,
+    IND_END,
+    PIVOT_END,
+    STACK_SPAN,
+    ROOT_AT,
+    ROOT_END,
+    WORK_SPAN,
+    WORK_ROWS,
+    MAP_SPAN,
+) = range(9)
+# jobs
+SOLVE_ROWS, TRAIL, CONTRIBUTION, ADD_COLUMNS, ADD_BLOCK, CLEAR = 0, 1, 2, 3, 4, 5
+SHARE_WORK = 200_000  # multiply-adds below which a job is not worth sharing
+
+
+def is_cholesky(rule: types.Type) -> bool:
+    """Tell at compile time which factorisation a rule's type stands for."""
+    return isinstance(rule, types.BaseNamedTuple) and rule.instance_class is CholeskyRule
+
+
+@njit(cache=True, nogil=True)
+def _corner(tile, across, down):
+    """Tile number -> (row tile, column tile) of a trapezoid ``across`` tiles wide and ``down`` tiles high."""
+    column = 0
+    while column < across and tile >= down - column:
+        tile -= down - column
+        column += 1
+    return column + tile, column
+
+
+@njit(cache=True, nogil=True)
+def tiles_of(rows, columns):
+    """Number of tiles of a lower trapezoid."""
+    down = (rows + TILE - 1) // TILE
+    across = (columns + TILE - 1) // TILE
+    return across * down - across * (across - 1) // 2
+
+
+def _right_operand(rule, state, tid, s, row, count, k0, k1, owner):
+    """Return the right operand of an update as (array, leading dimension); see the overload."""
+
+
+@overload(_right_operand, inline="never")
+def _right_operand_overload(rule, state, tid, s, row, count, k0, k1, owner):
+    if is_cholesky(rule):
+
+        def cholesky(rule, state, tid, s, row, count, k0, k1, owner):
+            node = state.node
+            ld = node[s, ROWS]
+            return view(state.panel, node[s, PANEL_AT] + row + k0 * ld, (k1 - k0 - 1) * ld + count), ld
+
+        return cholesky
+
+    def ldlt(rule, state, tid, s, row, count, k0, k1, owner):
+        node = state.node
+        ld = node[s, ROWS]
+        if owner >= 0:  # the panel just factored: L D is at hand
+            w = view(state.work, owner * state.limits[WORK_SPAN] + row, state.limits[WORK_SPAN] - row)
+            return w, ld
+        w = view(state.work, tid * state.limits[WORK_SPAN], state.limits[WORK_SPAN])
+        panel = view(state.panel, node[s, PANEL_AT], ld * node[s, FULL])
+        d = view(state.diagonal, 2 * node[s, PIVOT_AT], 2 * node[s, FULL])
+        kind = view(state.kind, node[s, PIVOT_AT], node[s, FULL])
+        scale_by_d(w, count, panel, ld, row, count, k0, k1, d, kind)
+        return w, count
+
+    return ldlt
+
+
+@njit(cache=True, nogil=True)
+def _update_tile(rule, state, tid, job, tile):
+    """TRAIL: fully summed columns behind k1. CONTRIBUTION: a tile of the contribution block, all pivots at once."""
+    node, s, k0, k1 = state.node, job.node, job.k0, job.k1
+    ld, full, at = node[s, ROWS], node[s, FULL], node[s, PANEL_AT]
+    first = k1 if job.kind == TRAIL else full
+    columns = (full if job.kind == TRAIL else ld) - first
+    size = ld - first
+    ti, tj = _corner(tile, (columns + TILE - 1) // TILE, (size + TILE - 1) // TILE)
+    row, column = ti * TILE, tj * TILE
+    m, n = min(TILE, size - row), min(TILE, columns - column)
+    if job.kind == TRAIL:
+        ldc = ld
+        c = view(state.panel, at + first + row + (first + column) * ld, (n - 1) * ld + m)
+    else:
+        ldc = node[s, BLOCK_SIZE]
+        shift = ldc - size
+        c = view(state.stack, node[s, BLOCK_AT] + shift + row + (shift + column) * ldc, (n - 1) * ldc + m)
+    fresh = job.kind == CONTRIBUTION
+    chunk = k1 - k0 if job.kind == TRAIL else state.limits[WORK_ROWS]
+    begin = k0
+    while begin < k1 or fresh:
+        end = min(k1, begin + chunk)
+        left = view(state.panel, at + first + row + begin * ld, max(0, (end - begin - 1) * ld + m))
+        right, ldr = _right_operand(rule, state, tid, s, first + column, n, begin, end, job.owner)
+        update(rule.gemm, c, ldc, left, ld, right, ldr, m, n, end - begin, ti == tj, fresh)
+        fresh = False
+        begin = end
+
+
+@njit(cache=True, nogil=True)
+def _run_tile(rule, state, tid, job, tile):
+    """One tile of a job; tiles of a job touch different words."""
+    node, s, k0, k1, child, span = state.node, job.node, job.k0, job.k1, job.child, job.span
+    ld, full, at = node[s, ROWS], node[s, FULL], node[s, PANEL_AT]
+    if job.kind == TRAIL or job.kind == CONTRIBUTION:
+        _update_tile(rule, state, tid, job, tile)
+    elif job.kind == CLEAR:
+        end = min(full, (tile + 1) * span)
+        column = view(state.panel, at + tile * span * ld, (end - tile * span) * ld)
+        for i in range((end - tile * span) * ld):
+            column[i] = 0
+    elif job.kind == SOLVE_ROWS:
+        row = k1 + tile * TILE
+        count = min(TILE, ld - row)
+        triangle = view(state.panel, at + k0 + k0 * ld, (k1 - k0) * ld)
+        below = view(state.panel, at + row + k0 * ld, (k1 - k0 - 1) * ld + count)
+        _solve_rows(rule, count, k1 - k0, triangle, ld, below)
+    else:
+        size = node[child, BLOCK_SIZE]
+        delayed = node[child, FULL] - node[child, DONE]
+        block = view(state.stack, node[child, BLOCK_AT], size * size)
+        place = view(state.work_map, job.owner * state.limits[MAP_SPAN], size)
+        begin = k0 + tile * span
+        end = min(k1, begin + span)
+        if job.kind == ADD_COLUMNS:
+            add_block_columns(block, size, place, delayed, view(state.panel, at, ld * full), ld, 0, begin, end)
+        else:
+            mine = node[s, BLOCK_SIZE]
+            target = view(state.stack, node[s, BLOCK_AT], mine * mine)
+            add_block_columns(block, size, place, delayed, target, mine, node[s, DONE], begin, end)
+
+
+def _solve_rows(rule, count, width, triangle, ld, below):
+    """Rows of L below a factored diagonal block (Cholesky only)."""
+
+
+@overload(_solve_rows, inline="never")
+def _solve_rows_overload(rule, count, width, triangle, ld, below):
+    if is_cholesky(rule):
+        return lambda rule, count, width, triangle, ld, below: trsm_rltn(rule.trsm, count, width, triangle, ld, below, ld)
+    return lambda rule, count, width, triangle, ld, below: None
+
+
+@njit(cache=True, nogil=True)
+def share(rule, state, tid, team, job, cost):
+    """Run the tiles of a job, with the other threads where its ``cost`` (multiply-adds) pays for the hand-over."""
+    if not team or job.tiles < 2 or cost < SHARE_WORK:
+        for tile in range(job.tiles):
+            _run_tile(rule, state, tid, job, tile)
+        return
+    open_job(state.sync, job)
+    tile = take_tile(state.sync)
+    while tile >= 0:
+        _run_tile(rule, state, tid, job, tile)
+        tile_done(state.sync)
+        tile = take_tile(state.sync)
+    wait_job(state.sync, job.tiles)
+
+
+@njit(cache=True, nogil=True)
+def help_out(rule, state, tid):
+    """A thread other than 0 in the trunk: take tiles until the team is closed."""
+    sync = state.sync
+    while True:
+        word = load_acquire(sync, JOB)
+        if word == CLOSED:
+            return
+        job = read_job(sync)
+        tile = word & 0xFFFFFFFF
+        if (word >> 32) > 0 and tile < job.tiles and atomic_cas(sync, JOB, word, word + 1):
+            _run_tile(rule, state, tid, job, tile)
+            tile_done(sync)
+        else:
+            relax()

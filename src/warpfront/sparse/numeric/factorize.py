@@ -1,0 +1,197 @@
+"""One numeric factorisation: scaled values in, a `Factor` out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.backend.cpu import blas_address, run_threads, single_threaded_blas
+from warpfront.errors import Status
+from warpfront.report import Inertia, PivotStats
+from warpfront.sparse.analysis.symbolic import Symbolic
+from warpfront.sparse.numeric.memory import allocate, state_bytes
+from warpfront.sparse.numeric.plan import CholeskyRule, FactorState, LdltRule
+
+__all__ = ["Factor", "FactorOptions", "factorize"]
+
+SMALL_FLOPS = 2e6  # below this a second thread costs more than it brings
+
+
+@dataclass(frozen=True)
+class FactorOptions:
+    """Choices of a symmetric factorisation.
+
+    Attributes
+    ----------
+    cholesky : bool
+        LL^T instead of LDL^T.
+    threads : int
+        CPU threads; bits do not depend on it.
+    pivot_threshold : float
+        u: entries of L stay below 1/u (LDL^T).
+    zero_pivot : float
+        Columns with no entry above this are zero pivots, for a matrix scaled to entries near 1 (LDL^T).
+    pivot_epsilon : float
+        Size of a perturbed pivot (LDL^T, ``perturb`` only).
+    perturb : bool
+        Perturb what fails the threshold in its front instead of delaying it (LDL^T).
+    """
+
+    cholesky: bool
+    threads: int = 1
+    pivot_threshold: float = 0.01
+    zero_pivot: float = 1e-14
+    pivot_epsilon: float = 1e-8
+    perturb: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A finished factorisation of ``P^T S A S P``.
+
+    Attributes
+    ----------
+    symbolic : Symbolic
+    state : FactorState
+        The buffers; a refactorisation reuses them, which ends this object's life.
+    options : FactorOptions
+    scale : float64[n] or None
+        S, in the caller's numbering.
+    status : Status
+    column : int
+        First failing column in the caller's numbering, or -1.
+    inertia : Inertia
+    pivots : PivotStats
+    """
+
+    symbolic: Symbolic
+    state: FactorState
+    options: FactorOptions
+    scale: NDArray[np.float64] | None
+    status: Status
+    column: int
+    inertia: Inertia
+    pivots: PivotStats
+
+    @property
+    def nnz_factor(self) -> int:
+        """Entries of L, delayed pivots' fill included."""
+        rows, done = self.state.node[:, 3], self.state.node[:, 5]
+        return int((rows * done - done * (done - 1) // 2).sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of every buffer of the factorisation."""
+        return state_bytes(self.state)
+
+
+def factorize(
+    symbolic: Symbolic,
+    values: NDArray[Any],
+    scale: NDArray[np.float64] | None,
+    options: FactorOptions,
+    state: FactorState | None = None,
+) -> Factor:
+    """Factor a symmetric matrix.
+
+    Parameters
+    ----------
+    symbolic : Symbolic
+    values : float[nnz]
+        Unscaled values in canonical order; read.
+    scale : float64[n] or None
+        Symmetric scaling, applied on the way in.
+    options : FactorOptions
+    state : FactorState, optional
+        Buffers of an earlier factorisation with the same symbolic, dtype and threads.
+
+    Returns
+    -------
+    Factor
+        Its status says whether it can be solved with.
+    """
+    from warpfront.sparse.numeric import _walk_kernels as walk
+    from warpfront.sparse.numeric._scale_kernels import scale_values
+
+    dtype = values.dtype
+    threads = max(1, options.threads) if symbolic.flops > SMALL_FLOPS else 1
+    rule: CholeskyRule | LdltRule
+    if options.cholesky:
+        rule = CholeskyRule(blas_address("gemm", dtype.name), blas_address("trsm", dtype.name))
+    else:
+        rule = LdltRule(
+            blas_address("gemm", dtype.name),
+            options.pivot_threshold,
+            options.zero_pivot,
+            options.pivot_epsilon,
+            int(options.perturb),
+        )
+    spare = 0.1
+    while True:
+        if state is None:
+            state = allocate(symbolic, dtype, threads, pivoting=not options.cholesky, spare=spare)
+        _reset(symbolic, state)
+        pattern = symbolic.pattern
+        scale_values(pattern.ptr, pattern.ind, values, np.ones(0) if scale is None else scale, state.values)
+        buffers = state
+
+        def body(tid: int, buffers: FactorState = buffers) -> None:
+            walk.walk(rule, symbolic.plan, buffers, tid, threads)
+
+        if symbolic.max_front < walk.LARGE // 2:
+            run_threads(threads, body)
+        else:
+            with single_threaded_blas():
+                run_threads(threads, body)
+        word = int(state.sync[walk.STATUS])
+        if word == walk.OK_WORD or (word & 255) != walk.NEED_MEMORY:
+            return _verdict(symbolic, state, options, scale, word)
+        state, spare = None, 2 * spare + 0.1
+
+
+def _reset(symbolic: Symbolic, state: FactorState) -> None:
+    from warpfront.sparse.numeric import _walk_kernels as walk
+
+    sync = state.sync
+    sync[:] = 0
+    sync[walk.STATUS] = walk.OK_WORD
+    sync[walk.PANEL_OVER] = symbolic.plan.panel_ptr[-1]
+    sync[walk.IND_OVER] = symbolic.plan.front_ptr[-1]
+    sync[walk.PIVOT_OVER] = symbolic.n
+    sync[walk.ROOT_OVER] = state.limits[walk.ROOT_AT]
+    state.stats[:] = 0
+
+
+def _verdict(
+    symbolic: Symbolic, state: FactorState, options: FactorOptions, scale: NDArray[np.float64] | None, word: int
+) -> Factor:
+    from warpfront.sparse.numeric import _walk_kernels as walk
+
+    n = symbolic.n
+    if word != walk.OK_WORD:
+        column = int(symbolic.perm[word >> 8])
+        status = Status.NOT_POSITIVE_DEFINITE
+        return Factor(symbolic, state, options, scale, status, column, Inertia(0, 0, 0), PivotStats(0, 0, 0, 0, 0))
+    if options.cholesky:
+        stats = PivotStats(n, 0, 0, 0, 0)
+        return Factor(symbolic, state, options, scale, Status.OK, -1, Inertia(n, 0, 0), stats)
+    ones, twos, perturbed, zero, positive, negative, _, _, delayed = state.stats[:, :9].sum(axis=0).tolist()
+    status, column = Status.OK, -1
+    if zero:
+        status = Status.SINGULAR
+        column = int(symbolic.perm[walk.first_zero_pivot(state.node, state.kind, state.ind)])
+    elif not np.isfinite(state.diagonal).all():
+        status = Status.NON_FINITE
+    return Factor(
+        symbolic,
+        state,
+        options,
+        scale,
+        status,
+        column,
+        Inertia(positive, negative, zero),
+        PivotStats(ones, twos, delayed, perturbed, zero),
+    )

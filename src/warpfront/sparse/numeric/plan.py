@@ -1,0 +1,131 @@
+"""The tuples compiled code reads and writes. Plain NamedTuples, so that Numba takes them as they are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+__all__ = ["CholeskyRule", "FactorState", "FrontPlan", "LdltRule"]
+
+Array = NDArray[Any]
+
+
+class FrontPlan(NamedTuple):
+    """Symbolic facts of every front; read only. ``s`` is a node of the supernodal tree, postordered.
+
+    Attributes
+    ----------
+    node_ptr : int64[nodes+1]
+        Own columns of node s, in the permuted numbering.
+    front_ptr : int64[nodes+1]
+        Node s's part of ``front_ind``: its columns, then its rows below.
+    front_ind : int32
+        Permuted indices of the rows of each front.
+    asm_map : int32
+        Same layout; place of each row below in the parent's front (entries of own columns are unused).
+    child_ptr, child_ind : int64
+        Children of each node, ascending.
+    a_ptr, a_slot, a_row, a_col : int64, int64, int32, int32
+        Entries of A of each front: slot in the canonical values, local row and column.
+    panel_ptr : int64[nodes+1]
+        Planned place of each panel (front rows x own columns, column-major).
+    depth : int64[nodes]
+        Distance to the root; its parity picks the contribution stack.
+    task_begin, task_end : int64[tasks]
+        Subtrees that one thread takes as a whole: nodes task_begin..task_end, both included, longest first.
+    trunk : int64
+        The remaining nodes, ascending.
+    """
+
+    node_ptr: Array
+    front_ptr: Array
+    front_ind: Array
+    asm_map: Array
+    child_ptr: Array
+    child_ind: Array
+    a_ptr: Array
+    a_slot: Array
+    a_row: Array
+    a_col: Array
+    panel_ptr: Array
+    depth: Array
+    task_begin: Array
+    task_end: Array
+    trunk: Array
+
+
+class FactorState(NamedTuple):
+    """Everything a factorisation writes. Lengths are the memory plan's; overflow areas lie behind the planned part.
+
+    Attributes
+    ----------
+    values : float[nnz]
+        Scaled values of A in canonical order (read).
+    panel : float
+        L, one column-major panel a front (leading dimension = the front's rows, delayed ones included).
+    stack : float
+        Contribution blocks: two stacks a thread (one from each end of its part), then the roots of subtrees.
+    ind : int32
+        Row indices of each front after pivoting.
+    diagonal : float[2 * pivots]
+        D: at ``2k`` the diagonal entry, at ``2k + 1`` the subdiagonal one of a 2x2 pivot's first column.
+    kind : int8
+        1: 1x1 pivot, 2 and 3: first and second column of a 2x2 pivot, 0: zero pivot.
+    node : int64[nodes, 8]
+        Panel position, index position, pivot position, rows, fully summed, eliminated, block position, block size.
+    work : float
+        Per-thread scratch.
+    work_map : int32
+        Per-thread scratch.
+    sync : int64
+        Tickets, job words and overflow counters, one cache line apart.
+    stats : int64[threads, 16]
+        Counters, see ``_walk_kernels``.
+    limits : int64
+        Capacities and strides, see ``memory.py``.
+    """
+
+    values: Array
+    panel: Array
+    stack: Array
+    ind: Array
+    diagonal: Array
+    kind: Array
+    node: Array
+    work: Array
+    work_map: Array
+    sync: Array
+    stats: Array
+    limits: Array
+
+
+class CholeskyRule(NamedTuple):
+    """LL^T: no pivoting, stops at the first pivot that is not positive."""
+
+    gemm: int
+    trsm: int
+
+
+class LdltRule(NamedTuple):
+    """LDL^T: 1x1 and 2x2 pivots.
+
+    Attributes
+    ----------
+    gemm : int
+        Address of the BLAS routine.
+    threshold : float
+        u: entries of L stay below 1/u.
+    zero : float
+        A fully summed column with no entry above this is a zero pivot.
+    epsilon : float
+        Size given to a perturbed pivot.
+    perturb : int
+        1: columns without an acceptable pivot are perturbed in their front; 0: they are delayed to the parent.
+    """
+
+    gemm: int
+    threshold: float
+    zero: float
+    epsilon: float
+    perturb: int
