@@ -9,7 +9,8 @@ more than everything else, and this way an entry costs three.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from warpfront.backend.jit import njit
 
 __all__ = ["compare_with_transpose", "compress", "scatter_add", "sort_by_column", "sort_by_row", "sortedness"]
 
