@@ -28,7 +28,7 @@
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __noinline__ __attribute__((noinline))
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 #define SIMT_CONST __attribute__((const))
 
 struct uint3 { unsigned x, y, z; };
