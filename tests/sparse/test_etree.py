@@ -145,7 +145,12 @@ def test_pairs_become_groups_numbered_by_their_smallest_row():
 
 @pytest.mark.parametrize(
     ("groups", "message"),
-    [([0, 1], "shape"), ([0.0, 1.0, 2.0], "integer"), ([0, -1, 1], r"groups\[1\]"), ([0, 2, 2], "1 is unused")],
+    [
+        ([0, 1], "shape"),
+        ([0.0, 1.0, 2.0], "integer"),
+        ([0, -1, 1], r"groups\[1\]"),
+        ([0, 2, 2], "1 is unused"),
+    ],
 )
 def test_malformed_groups_are_named(groups, message):
     with pytest.raises(InvalidValueError, match=message):

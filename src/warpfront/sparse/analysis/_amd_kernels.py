@@ -14,6 +14,7 @@ is |L_e \ L_pivot| once the first scan has met e.
 from __future__ import annotations
 
 import numpy as np
+
 from warpfront.backend.jit import njit
 
 __all__ = ["approximate_minimum_degree"]

@@ -8,6 +8,7 @@ never leaves its part.
 from __future__ import annotations
 
 import numpy as np
+
 from warpfront.backend.jit import njit
 
 __all__ = ["level_separators"]
@@ -44,12 +45,13 @@ def _search(source, number, xadj, adj, seen, queue, offset, level_ptr):
 
 
 @njit(cache=True, nogil=True)
-def level_separators(n, xadj, adj, leaf_size, widest):
+def level_separators(n, xadj, adj, leaf_size, widest, thinnest):
     """Split the graph recursively at thin breadth-first levels.
 
     Parameters: ``xadj`` int64[n+1], ``adj`` int32; parts of at most ``leaf_size`` vertices are not split; nor
-    are those all of whose inner levels hold more than the share ``widest`` of their vertices. Among the
-    others the level with the largest product of the sides divided by its own size is taken.
+    are those without a level that holds at most the share ``widest`` of their vertices and leaves at least
+    the share ``thinnest`` on each side (which also bounds the depth of the recursion). Among such levels the
+    one with the largest product of the sides divided by its own size is taken.
 
     Returns ``(perm, n_leaf)``: ``perm`` int32[n] holds the vertices of all leaves (``n_leaf`` of them),
     then the separators, each after those nested in it.
@@ -72,7 +74,6 @@ def level_separators(n, xadj, adj, leaf_size, widest):
         lo = part_start[n_parts]
         hi = part_end[n_parts]
         # Components first; a second search starts from the far end of the first one.
-        source = vertex[lo] if lo < hi else 0
         number += 1
         end = lo
         n_levels = 0
@@ -98,7 +99,7 @@ def level_separators(n, xadj, adj, leaf_size, widest):
             width = level_ptr[level + 1] - level_ptr[level]
             below = level_ptr[level] - lo
             above = hi - level_ptr[level + 1]
-            if width <= widest * (hi - lo):
+            if width <= widest * (hi - lo) and min(below, above) >= thinnest * (hi - lo):
                 score = below * above / np.float64(width)
                 if score > best:
                     best = score

@@ -13,6 +13,7 @@ __all__ = ["OrderingFailedError", "level_set", "metis"]
 
 _LEAF_SIZE = 200
 _WIDEST_SEPARATOR = 0.25
+_THINNEST_SIDE = 0.1
 
 
 class OrderingFailedError(WarpfrontError, RuntimeError):
@@ -106,13 +107,13 @@ def level_set(
     Notes
     -----
     Good on 5- and 7-point grids, where thin levels exist; a part without one is left to minimum degree.
-    The search starts from a pseudo-peripheral vertex, found by one search before. A. George, J. W. H. Liu, SIAM J. Numer. Anal. 15
-    (1978).
+    The search starts from a pseudo-peripheral vertex, found by one search before. A. George, J. W. H. Liu,
+    SIAM J. Numer. Anal. 15 (1978).
     """
     from warpfront.sparse.analysis._amd_kernels import approximate_minimum_degree
     from warpfront.sparse.analysis._level_set_kernels import level_separators
 
-    nested, n_leaf = level_separators(n, xadj, adj, _LEAF_SIZE, _WIDEST_SEPARATOR)
+    nested, n_leaf = level_separators(n, xadj, adj, _LEAF_SIZE, _WIDEST_SEPARATOR, _THINNEST_SIDE)
     sizes = np.ones(n, dtype=np.int32) if weights is None else np.array(weights, dtype=np.int32)
     sizes[nested[n_leaf:]] = 0
     perm: npt.NDArray[np.int32] = approximate_minimum_degree(n, xadj, adj, sizes, n)
