@@ -164,7 +164,7 @@ def test_garbage_collection_keeps_every_list(lengths, seed):
             start[v] = len(store)
         store += lists[v].tolist()
     array = np.array([*store, 7, 7], np.int32)
-    free = _collect(n, np.int64(len(store)), start, np.array(lengths, np.int32), array)
+    free = _collect(np.int64(len(store)), start, np.array(lengths, np.int32), array)
     assert free == sum(lengths)
     for v in range(n):
         if lengths[v]:

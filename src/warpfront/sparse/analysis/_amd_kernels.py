@@ -32,13 +32,24 @@ def _unlink(i, degree, head, after, before):
 
 
 @njit(cache=True, nogil=True)
-def _collect(n, used, start, length, store):
+def _link(i, degree, head, after, before):
+    """Put variable i at the head of the list of its degree."""
+    h = head[degree[i]]
+    after[i] = h
+    before[i] = -1
+    if h >= 0:
+        before[h] = i
+    head[degree[i]] = i
+
+
+@njit(cache=True, nogil=True)
+def _collect(used, start, length, store):
     """Move all live lists to the front of ``store``; return the space used.
 
     The first entry of each live list is parked in ``start`` and replaced by a tag -1 - owner, so one
     sweep over the store finds the lists in storage order.
     """
-    for v in range(n):
+    for v in range(start.size):
         if length[v] > 0:
             p = start[v]
             start[v] = store[p]
@@ -57,6 +68,130 @@ def _collect(n, used, start, length, store):
             free += length[v]
             p += length[v]
     return free
+
+
+@njit(cache=True, nogil=True)
+def _build_clique(pivot, used, store, start, length, n_elem, weight, stamp, degree, head, after, before):
+    """Write the clique L = (A_pivot + the union of the pivot's elements) - pivot.
+
+    Returns ``(first, stop, size)``: it lies in ``store[first:stop]``, in place where the pivot has no element,
+    else behind ``used``; ``size`` is its weight. Its variables leave the degree lists and get negative
+    weights; the elements die.
+    """
+    lists = n_elem[pivot]
+    bound = np.int64(length[pivot])
+    for p in range(start[pivot], start[pivot] + lists):
+        bound += length[store[p]]
+    if lists > 0 and used + min(bound, start.size) > store.size:
+        used = _collect(used, start, length, store)
+    first = used if lists > 0 else start[pivot]
+    stop = first
+    size = 0
+    for t in range(lists + 1):
+        if t < lists:
+            e = store[start[pivot] + t]
+            p = start[e]
+            q = p + length[e]
+            stamp[e] = 0
+            length[e] = 0
+        else:
+            p = start[pivot] + lists
+            q = start[pivot] + length[pivot]
+        while p < q:
+            i = store[p]
+            p += 1
+            if weight[i] > 0:
+                size += weight[i]
+                weight[i] = -weight[i]
+                store[stop] = i
+                stop += 1
+                _unlink(i, degree, head, after, before)
+    return first, stop, size
+
+
+@njit(cache=True, nogil=True)
+def _measure_elements(first, stop, base, store, start, n_elem, weight, degree, stamp):
+    """First scan: ``stamp[e] - base`` becomes the weight of L_e without L for every element e next to L."""
+    for p in range(first, stop):
+        i = store[p]
+        for q in range(start[i], start[i] + n_elem[i]):
+            e = store[q]
+            if stamp[e] >= base:
+                stamp[e] += weight[i]
+            elif stamp[e] > 0:
+                stamp[e] = base + degree[e] + weight[i]
+
+
+@njit(cache=True, nogil=True)
+def _prune(i, pivot, base, store, start, length, n_elem, weight, stamp):
+    """Second scan: take what is dead or inside L out of the list of variable i; absorb elements inside L.
+
+    Returns ``(outside, code)``: the bound on i's degree outside L, and the hash of its list. The pivot
+    enters the list as its last element; it is carried along, since its place is only free once a later
+    entry has been read.
+    """
+    free = start[i]
+    outside = 0
+    code = np.int64(pivot)
+    for q in range(start[i], start[i] + n_elem[i]):
+        e = store[q]
+        if stamp[e] > base:
+            outside += stamp[e] - base
+            code += e
+            store[free] = e
+            free += 1
+        elif stamp[e] == base:
+            stamp[e] = 0
+            length[e] = 0
+    carry = pivot
+    end = start[i] + length[i]
+    variables = start[i] + n_elem[i]
+    n_elem[i] = free - start[i] + 1
+    for q in range(variables, end):
+        j = store[q]
+        if weight[j] > 0:
+            outside += weight[j]
+            code += j
+            store[free] = carry
+            free += 1
+            carry = j
+    store[free] = carry
+    length[i] = free + 1 - start[i]
+    return outside, code
+
+
+@njit(cache=True, nogil=True)
+def _merge_equal(i, tag, store, start, length, n_elem, weight, after, member, tail, mark):
+    """Make one supervariable of each set of variables with equal lists, along the chain ``after`` from i.
+
+    Returns the last tag used in ``mark``.
+    """
+    while i >= 0:
+        prior = i
+        j = after[i]
+        if j >= 0:
+            tag += 1
+            for q in range(start[i], start[i] + length[i]):
+                mark[store[q]] = tag
+        while j >= 0:
+            q = start[j]
+            end = q + length[j]
+            if length[j] != length[i] or n_elem[j] != n_elem[i]:
+                end = -1
+            while q < end and mark[store[q]] == tag:
+                q += 1
+            if q == end:
+                weight[i] += weight[j]
+                weight[j] = 0
+                length[j] = 0
+                member[tail[i]] = j
+                tail[i] = tail[j]
+                after[prior] = after[j]
+            else:
+                prior = j
+            j = after[j]
+        i = after[i]
+    return tag
 
 
 @njit(cache=True, nogil=True)
@@ -105,11 +240,7 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
         if weight[i] > 0:
             for p in range(start[i], start[i] + length[i]):
                 degree[i] += weight[store[p]]
-            h = head[degree[i]]
-            after[i] = h
-            if h >= 0:
-                before[h] = i
-            head[degree[i]] = i
+            _link(i, degree, head, after, before)
     least = 0
     n_perm = 0
     base = np.int64(2)
@@ -124,73 +255,16 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
         done += weight[pivot]
         weight[pivot] = 0
         lists = n_elem[pivot]
-        bound = np.int64(length[pivot])
-        for p in range(start[pivot], start[pivot] + lists):
-            bound += length[store[p]]
-        if lists > 0 and used + min(bound, n) > store.size:
-            used = _collect(n, used, start, length, store)
-        first = used if lists > 0 else start[pivot]
-        stop = first
-        size = 0
-        for t in range(lists + 1):
-            if t < lists:
-                e = store[start[pivot] + t]
-                p = start[e]
-                q = p + length[e]
-                stamp[e] = 0
-                length[e] = 0
-            else:
-                p = start[pivot] + lists
-                q = start[pivot] + length[pivot]
-            while p < q:
-                i = store[p]
-                p += 1
-                if weight[i] > 0:
-                    size += weight[i]
-                    weight[i] = -weight[i]
-                    store[stop] = i
-                    stop += 1
-                    _unlink(i, degree, head, after, before)
-        if lists > 0:
-            used = stop
+        first, stop, size = _build_clique(
+            pivot, used, store, start, length, n_elem, weight, stamp, degree, head, after, before
+        )
         start[pivot] = first
         n_elem[pivot] = -1
-        # First scan: stamp[e] - base becomes |L_e \ L| for every element next to L.
+        _measure_elements(first, stop, base, store, start, n_elem, weight, degree, stamp)
+        # Prune the lists, bound the degrees, hash.
         for p in range(first, stop):
             i = store[p]
-            for q in range(start[i], start[i] + n_elem[i]):
-                e = store[q]
-                if stamp[e] >= base:
-                    stamp[e] += weight[i]
-                elif stamp[e] > 0:
-                    stamp[e] = base + degree[e] + weight[i]
-        # Second scan: prune the lists, bound the degrees, hash. The pivot enters each list as its last
-        # element; it is carried along, since its place is only free once a later entry has been read.
-        for p in range(first, stop):
-            i = store[p]
-            free = start[i]
-            outside = 0
-            code = np.int64(pivot)
-            for q in range(start[i], start[i] + n_elem[i]):
-                e = store[q]
-                if stamp[e] > base:
-                    outside += stamp[e] - base
-                    code += e
-                    store[free] = e
-                    free += 1
-                elif stamp[e] == base:
-                    stamp[e] = 0
-                    length[e] = 0
-            carry = pivot
-            kept = free - start[i] + 1
-            for q in range(start[i] + n_elem[i], start[i] + length[i]):
-                j = store[q]
-                if weight[j] > 0:
-                    outside += weight[j]
-                    code += j
-                    store[free] = carry
-                    free += 1
-                    carry = j
+            outside, code = _prune(i, pivot, base, store, start, length, n_elem, weight, stamp)
             if outside == 0:
                 # Mass elimination: nothing but the pivot's clique is left around i.
                 size += weight[i]
@@ -200,9 +274,6 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
                 member[tail[pivot]] = i
                 tail[pivot] = tail[i]
             else:
-                store[free] = carry
-                n_elem[i] = kept
-                length[i] = free + 1 - start[i]
                 degree[i] = min(degree[i], outside)
                 key[i] = code % n
                 after[i] = bucket[key[i]]
@@ -215,51 +286,21 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
                 h = key[i]
                 i = bucket[h]
                 bucket[h] = -1
-                while i >= 0:
-                    prior = i
-                    j = after[i]
-                    if j >= 0:
-                        tag += 1
-                        for q in range(start[i], start[i] + length[i]):
-                            mark[store[q]] = tag
-                    while j >= 0:
-                        q = start[j]
-                        end = q + length[j]
-                        if length[j] != length[i] or n_elem[j] != n_elem[i]:
-                            end = -1
-                        while q < end and mark[store[q]] == tag:
-                            q += 1
-                        if q == end:
-                            weight[i] += weight[j]
-                            weight[j] = 0
-                            length[j] = 0
-                            member[tail[i]] = j
-                            tail[i] = tail[j]
-                            after[prior] = after[j]
-                        else:
-                            prior = j
-                        j = after[j]
-                    i = after[i]
+                tag = _merge_equal(i, tag, store, start, length, n_elem, weight, after, member, tail, mark)
         # Back into the degree lists; the clique without its absorbed rows becomes the pivot's element.
         free = first
         for p in range(first, stop):
             i = store[p]
             if weight[i] < 0:
                 weight[i] = -weight[i]
-                d = min(degree[i] + size, total - done) - weight[i]
-                degree[i] = d
-                h = head[d]
-                after[i] = h
-                before[i] = -1
-                if h >= 0:
-                    before[h] = i
-                head[d] = i
-                least = min(least, d)
+                degree[i] = min(degree[i] + size, total - done) - weight[i]
+                least = min(least, degree[i])
+                _link(i, degree, head, after, before)
                 store[free] = i
                 free += 1
-        if lists > 0:
-            used = free
         length[pivot] = free - first
+        if lists > 0:
+            used = np.int64(free)
         degree[pivot] = size
         stamp[pivot] = 1 if free > first else 0
         while pivot >= 0:
