@@ -130,7 +130,8 @@ class _Words:
         if kind == "divergent barrier":
             return f"{one} is at the barrier of {where}, {two} at {other}"
         if kind == "exit before barrier":
-            return f"{one} waits at the barrier of {where}; {s.mask} thread(s) have returned, {two} last seen at {other}"
+            return (f"{one} waits at the barrier of {where}; {s.mask} thread(s) have returned, "
+                    f"{two}{_last(other)}")  # fmt: skip
         if kind == "missing lane":
             return self._missing(s, where, other)
         if kind == "shuffle from absent lane":
@@ -145,8 +146,12 @@ class _Words:
         one = self.thread(s.thread)
         if s.other_flags == 2:
             return f"{one} at {where} is not in its own mask {s.flags:#010x}"
-        state = "has returned, last seen at" if s.other_flags else "is at"
-        return f"{one} at {where} waits for lanes {s.mask:#010x} of mask {s.flags:#010x}; {self.thread(s.other_thread)} {state} {other}"
+        two = self.thread(s.other_thread) + (f" has returned{_last(other)}" if s.other_flags else f" is at {other}")
+        return f"{one} at {where} waits for lanes {s.mask:#010x} of mask {s.flags:#010x}; {two}"
+
+
+def _last(place: Place | None) -> str:
+    return f", last seen at {place}" if place else " before it touched memory"
 
 
 def _access(flags: int) -> str:

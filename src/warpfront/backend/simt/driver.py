@@ -18,10 +18,13 @@ from warpfront.backend.simt.build import Build, build
 from warpfront.backend.simt.findings import Finding, Report
 from warpfront.errors import InvalidValueError, WarpfrontError
 
-__all__ = ["DEFAULT_SCHEDULES", "In", "Out", "Simt", "Struct"]
+__all__ = ["DEFAULT_SCHEDULES", "In", "Out", "Shape", "Simt", "Struct", "check_launch", "describe_arguments"]
+
+Shape = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 DEFAULT_SCHEDULES = 4
 _MAX_THREADS = 16384  # resident at once; each has its own stack
+_MAX_GRID_THREADS = 1 << 20  # one entry of every clock per thread
 _MAX_DYNAMIC_BYTES = 232448  # what sm_90 lets a block opt in to
 # A library keeps one launch's state, and is loaded once per process.
 _LOCK = threading.Lock()
@@ -71,6 +74,36 @@ def _load(path: Path) -> ctypes.CDLL:
     return library
 
 
+def describe_arguments(built: Build) -> list[list[ArgumentInfo]]:
+    """Return what a ``race`` build says of the parameters of each of its kernels."""
+    count = ctypes.c_uint32()
+    table = _load(built.library).simt_entries(ctypes.byref(count))
+    return [
+        [
+            ArgumentInfo(a.size, a.kind.decode(), a.element_kind.decode("latin1"), bool(a.read_only), a.element_size)
+            for a in table[k].arguments[: table[k].count]
+        ]
+        for k in range(count.value)
+    ]
+
+
+def check_launch(
+    built: Build, name: str, grid: int | Sequence[int], block: int | Sequence[int], shared_bytes: int
+) -> Shape:
+    """Check what does not depend on the arguments; return grid and block as three numbers each."""
+    if name not in built.names:
+        raise InvalidValueError(f"{name!r} was not built; there are {', '.join(built.names)}")
+    shape = (_dim(grid, "grid"), _dim(block, "block"))
+    threads = int(np.prod(shape[1]))
+    if threads > 1024:
+        raise InvalidValueError(f"a block has at most 1024 threads, got {threads}")
+    if int(np.prod(shape[0])) * threads > _MAX_GRID_THREADS:
+        raise InvalidValueError(f"the runner takes at most {_MAX_GRID_THREADS} threads in a grid; use a smaller problem")
+    if not 0 <= shared_bytes <= _MAX_DYNAMIC_BYTES:
+        raise InvalidValueError(f"shared_bytes must be 0 to {_MAX_DYNAMIC_BYTES}, got {shared_bytes}")
+    return shape
+
+
 class Simt:
     """A kernel file compiled for the host, ready to launch.
 
@@ -85,15 +118,7 @@ class Simt:
             raise InvalidValueError(f"Simt runs a 'race' build, got {built.kind!r}")
         self.built = built
         self._library = _load(built.library)
-        count = ctypes.c_uint32()
-        table = self._library.simt_entries(ctypes.byref(count))
-        self._infos = [
-            [
-                ArgumentInfo(a.size, a.kind.decode(), a.element_kind.decode("latin1"), bool(a.read_only), a.element_size)
-                for a in table[k].arguments[: table[k].count]
-            ]
-            for k in range(count.value)
-        ]
+        self._infos = describe_arguments(built)
 
     @classmethod
     def build(cls, source: Path | str, names: Sequence[str], **options: Any) -> Simt:
@@ -140,15 +165,9 @@ class Simt:
         Report
             Arrays hold the first schedule's results.
         """
-        if name not in self.built.names:
-            raise InvalidValueError(f"{name!r} was not built; there are {', '.join(self.built.names)}")
+        shape = check_launch(self.built, name, grid, block, shared_bytes)
         kernel = self.built.names.index(name)
-        shape = (_dim(grid, "grid"), _dim(block, "block"))
         threads = int(np.prod(shape[1]))
-        if threads > 1024:
-            raise InvalidValueError(f"a block has at most 1024 threads, got {threads}")
-        if not 0 <= shared_bytes <= _MAX_DYNAMIC_BYTES:
-            raise InvalidValueError(f"shared_bytes must be 0 to {_MAX_DYNAMIC_BYTES}, got {shared_bytes}")
         if schedules < 1 or resident < 1:
             raise InvalidValueError("schedules and resident must be at least 1")
         packed, buffers = pack(args, self._infos[kernel], name)
@@ -170,7 +189,7 @@ class _Run:
         self,
         simt: Simt,
         kernel: int,
-        shape: tuple[tuple[int, ...], tuple[int, ...]],
+        shape: Shape,
         packed: list[Packed],
         buffers: list[Buffer],
         shared_bytes: int,

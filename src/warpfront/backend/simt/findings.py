@@ -9,7 +9,7 @@ from pathlib import Path
 
 from warpfront.errors import WarpfrontError
 
-__all__ = ["KINDS", "Finding", "Place", "Report", "SimtError", "resolve"]
+__all__ = ["KINDS", "Finding", "Place", "Report", "SimtError", "resolve", "short_path"]
 
 _HERE = Path(__file__).parent
 _PACKAGE = _HERE.parent.parent
@@ -158,12 +158,13 @@ def resolve(library: Path, addresses: Iterable[int], source: Path) -> dict[int, 
 def _place(frames: list[tuple[str, str]], source: Path) -> Place:
     runner = str(_HERE / "include")
     own = [f for f in frames if not f[1].startswith(runner)] or frames
-    spots = [(_short(where.rsplit(":", 1)[0], source), where.rsplit(":", 1)[1]) for _, where in own]
+    spots = [(short_path(where.rsplit(":", 1)[0], source), where.rsplit(":", 1)[1]) for _, where in own]
     line = int(spots[0][1]) if spots[0][1].isdigit() else 0
     return Place(spots[0][0], line, own[0][0], tuple(f"{name}:{number}" for name, number in spots))
 
 
-def _short(path: str, source: Path) -> str:
+def short_path(path: str, source: Path) -> str:
+    """Return a path as reports show it: relative to the package or to the kernel's folder, else the bare name."""
     for root in (_PACKAGE, source.parent):
         if Path(path).is_relative_to(root):
             return str(Path(path).relative_to(root))
