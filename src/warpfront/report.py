@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from warpfront.errors import Status
@@ -68,10 +68,8 @@ class AnalysisRecord:
     max_front: int
     tree_depth: int
     n_pairs: int
-    scaling: str
     seconds: float
     jit_seconds: float
-    phase_seconds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,8 @@ class FactorRecord:
 
     status: Status
     column: int
+    method: str
+    scaling: str
     inertia: Inertia
     inertia_certain: bool
     pivots: PivotStats

@@ -20,7 +20,7 @@ from warpfront.backend.jit import njit
 __all__ = ["approximate_minimum_degree"]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _unlink(i, degree, head, after, before):
     """Take variable i out of the list of its degree."""
     if after[i] >= 0:
@@ -31,7 +31,7 @@ def _unlink(i, degree, head, after, before):
         head[degree[i]] = after[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _link(i, degree, head, after, before):
     """Put variable i at the head of the list of its degree."""
     h = head[degree[i]]
@@ -70,7 +70,7 @@ def _collect(used, start, length, store):
     return free
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _build_clique(pivot, used, store, start, length, n_elem, weight, stamp, degree, head, after, before):
     """Write the clique L = (A_pivot + the union of the pivot's elements) - pivot.
 
@@ -109,7 +109,7 @@ def _build_clique(pivot, used, store, start, length, n_elem, weight, stamp, degr
     return first, stop, size
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _measure_elements(first, stop, base, store, start, n_elem, weight, degree, stamp):
     """First scan: ``stamp[e] - base`` becomes the weight of L_e without L for every element e next to L."""
     for p in range(first, stop):
@@ -122,45 +122,7 @@ def _measure_elements(first, stop, base, store, start, n_elem, weight, degree, s
                 stamp[e] = base + degree[e] + weight[i]
 
 
-@njit(cache=True, nogil=True)
-def _prune(i, pivot, base, store, start, length, n_elem, weight, stamp):
-    """Second scan: take what is dead or inside L out of the list of variable i; absorb elements inside L.
-
-    Returns ``(outside, code)``: the bound on i's degree outside L, and the hash of its list. The pivot
-    enters the list as its last element; it is carried along, since its place is only free once a later
-    entry has been read.
-    """
-    free = start[i]
-    outside = 0
-    code = np.int64(pivot)
-    for q in range(start[i], start[i] + n_elem[i]):
-        e = store[q]
-        if stamp[e] > base:
-            outside += stamp[e] - base
-            code += e
-            store[free] = e
-            free += 1
-        elif stamp[e] == base:
-            stamp[e] = 0
-            length[e] = 0
-    carry = pivot
-    end = start[i] + length[i]
-    variables = start[i] + n_elem[i]
-    n_elem[i] = free - start[i] + 1
-    for q in range(variables, end):
-        j = store[q]
-        if weight[j] > 0:
-            outside += weight[j]
-            code += j
-            store[free] = carry
-            free += 1
-            carry = j
-    store[free] = carry
-    length[i] = free + 1 - start[i]
-    return outside, code
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _merge_equal(i, tag, store, start, length, n_elem, weight, after, member, tail, mark):
     """Make one supervariable of each set of variables with equal lists, along the chain ``after`` from i.
 
@@ -261,10 +223,37 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
         start[pivot] = first
         n_elem[pivot] = -1
         _measure_elements(first, stop, base, store, start, n_elem, weight, degree, stamp)
-        # Prune the lists, bound the degrees, hash.
+        # Second scan: prune the lists, absorb elements inside L, bound the degrees, hash. The pivot enters each
+        # list as its last element, carried along: its place is only free once a later entry has been read.
         for p in range(first, stop):
             i = store[p]
-            outside, code = _prune(i, pivot, base, store, start, length, n_elem, weight, stamp)
+            free = start[i]
+            outside = 0
+            code = np.int64(pivot)
+            for q in range(start[i], start[i] + n_elem[i]):
+                e = store[q]
+                if stamp[e] > base:
+                    outside += stamp[e] - base
+                    code += e
+                    store[free] = e
+                    free += 1
+                elif stamp[e] == base:
+                    stamp[e] = 0
+                    length[e] = 0
+            carry = pivot
+            end = start[i] + length[i]
+            variables = start[i] + n_elem[i]
+            n_elem[i] = free - start[i] + 1
+            for q in range(variables, end):
+                j = store[q]
+                if weight[j] > 0:
+                    outside += weight[j]
+                    code += j
+                    store[free] = carry
+                    free += 1
+                    carry = j
+            store[free] = carry
+            length[i] = free + 1 - start[i]
             if outside == 0:
                 # Mass elimination: nothing but the pivot's clique is left around i.
                 size += weight[i]
@@ -286,7 +275,10 @@ def approximate_minimum_degree(n, xadj, adj, weight, dense):
                 h = key[i]
                 i = bucket[h]
                 bucket[h] = -1
-                tag = _merge_equal(i, tag, store, start, length, n_elem, weight, after, member, tail, mark)
+                if i >= 0 and after[i] >= 0:
+                    tag = _merge_equal(
+                        i, tag, store, start, length, n_elem, weight, after, member, tail, mark
+                    )
         # Back into the degree lists; the clique without its absorbed rows becomes the pivot's element.
         free = first
         for p in range(first, stop):

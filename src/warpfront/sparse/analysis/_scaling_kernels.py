@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from warpfront.backend.jit import njit
 
 # Below every exponent a scaled entry can have (-1074 - 2 * 1000), above every sum that involves ABSENT.
 EMPTY = -16000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from warpfront.backend.jit import njit
 
 __all__ = ["amalgamate", "assembly_lists", "children", "front_structures"]
 

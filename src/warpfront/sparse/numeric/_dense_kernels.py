@@ -7,7 +7,7 @@ how the rows or columns of an update are split into tiles.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from warpfront.backend.jit import njit
 
 from warpfront.backend._intrinsics import gemm_nt, view
 

@@ -13,7 +13,7 @@ looked at again once other pivots have changed it; what is left when nothing mor
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from warpfront.backend.jit import njit
 
 from warpfront.backend._intrinsics import view
 from warpfront.sparse.numeric._dense_kernels import subtract_columns

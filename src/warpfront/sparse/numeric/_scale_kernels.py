@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
+from warpfront.backend.jit import njit
 
 __all__ = ["scale_values"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
+from warpfront.backend.jit import njit
 
 from warpfront.backend._intrinsics import atomic_add, atomic_cas, load_acquire, relax, store_release
 

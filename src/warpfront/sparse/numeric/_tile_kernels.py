@@ -5,9 +5,10 @@ Tiles are the same whether one thread or many run them, so bits do not depend on
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
+from warpfront.backend.jit import njit
 from warpfront.backend._intrinsics import atomic_cas, load_acquire, relax, trsm_rltn, view
 from warpfront.sparse.numeric._assembly_kernels import add_block_columns
 from warpfront.sparse.numeric._dense_kernels import TILE, update

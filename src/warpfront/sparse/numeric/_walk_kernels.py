@@ -10,7 +10,7 @@ of a subtree's root goes to an area of its own, where the trunk finds it.
 
 from __future__ import annotations
 
-from numba import njit
+from warpfront.backend.jit import njit
 from numba.extending import overload
 
 from warpfront.backend._intrinsics import atomic_add, atomic_cas, load_acquire, relax, store_release, view

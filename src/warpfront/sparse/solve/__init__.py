@@ -1,1 +1,1 @@
-"""TODO."""
+"""Solves with a factor: triangular sweeps over the tree, iterative refinement, condition estimate."""

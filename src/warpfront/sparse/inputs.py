@@ -1,0 +1,41 @@
+"""Checks of what a caller passes besides the matrix: right-hand sides and diagonal shifts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.errors import InvalidValueError, NonFiniteError
+from warpfront.formats.canonical import Canonical
+from warpfront.formats.operand import first_nonfinite
+
+__all__ = ["right_hand_side", "shift_diagonal"]
+
+
+def right_hand_side(b: Any, n: int) -> NDArray[np.float64]:
+    """Return ``b`` as a new float64 array of shape (n,) or (n, k), or say what is wrong with it."""
+    rhs = np.asarray(b)
+    if rhs.ndim not in (1, 2) or rhs.shape[0] != n:
+        raise InvalidValueError(f"b has shape {rhs.shape}; it must be ({n},) or ({n}, k)")
+    if rhs.dtype.kind not in "fiub" or rhs.dtype == np.float16 or rhs.dtype.itemsize > 8:
+        raise InvalidValueError(f"b is {rhs.dtype}; allowed are real numbers of 4 or 8 bytes, integers and booleans")
+    rhs = rhs.astype(np.float64, order="C")  # a copy: the solution may be written over b
+    bad = first_nonfinite(rhs)
+    if bad >= 0:
+        raise NonFiniteError(f"b has {rhs.ravel()[bad]} at entry {bad}", bad)
+    return rhs
+
+
+def shift_diagonal(pattern: Canonical, values: NDArray[np.float64], dw: float, dc: float) -> NDArray[np.float64]:
+    """Add ``dw`` to the diagonal entries >= 0 of a lower triangle and subtract ``dc`` from the negative ones."""
+    begin = pattern.ptr[:-1]
+    stored = begin < pattern.ptr[1:]
+    stored[stored] = pattern.ind[begin[stored]] == np.flatnonzero(stored)
+    if not stored.all():
+        missing = int(np.flatnonzero(~stored)[0])
+        raise InvalidValueError(f"diagonal_shift: entry ({missing}, {missing}) is not stored")
+    values = values.copy()
+    values[begin] += np.where(values[begin] >= 0, float(dw), -float(dc))
+    return values

@@ -1,0 +1,141 @@
+"""SciPy-like entry points: ``spsolve``, ``factorized``, and factor objects from ``cholesky`` and ``ldlt``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.report import Inertia
+from warpfront.sparse.solver import DirectSolver
+
+__all__ = ["SymmetricFactor", "cholesky", "factorized", "ldlt", "spsolve"]
+
+
+def spsolve(A: Any, b: Any, structure: str = "auto", **options: Any) -> NDArray[np.float64]:
+    """Solve ``A x = b`` once.
+
+    Parameters
+    ----------
+    A : sparse matrix or array, n x n
+        Real and symmetric in this build.
+    b : float[n] or float[n, k]
+        Right-hand sides.
+    structure : {"auto", "SPD", "S"}
+        See `DirectSolver`.
+    **options
+        Keywords of `DirectSolver`.
+
+    Returns
+    -------
+    float64, shape of b
+
+    Raises
+    ------
+    SingularMatrixError, NotPositiveDefiniteError, RefinementFailedError
+        Never NaN with a warning.
+    """
+    return DirectSolver(A, structure=structure, **options).solve(b)
+
+
+def factorized(A: Any, structure: str = "auto", **options: Any) -> Callable[[Any], NDArray[np.float64]]:
+    """Return a function that solves ``A x = b`` for any b, with A factored once."""
+    return DirectSolver(A, structure=structure, **options).factorize().solve
+
+
+def cholesky(A: Any, **options: Any) -> SymmetricFactor:
+    """LL^T of a symmetric positive definite matrix.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        With the failing column.
+    """
+    return SymmetricFactor(DirectSolver(A, structure="SPD", **options).factorize())
+
+
+def ldlt(A: Any, **options: Any) -> SymmetricFactor:
+    """LDL^T of a symmetric matrix, with exact inertia.
+
+    Raises
+    ------
+    SingularMatrixError
+        With the column that has no pivot.
+    """
+    return SymmetricFactor(DirectSolver(A, structure="S", **options).factorize())
+
+
+class SymmetricFactor:
+    """A factor that can be called: ``factor(b)`` solves. Made by `cholesky` and `ldlt`."""
+
+    def __init__(self, solver: DirectSolver) -> None:
+        self.solver = solver
+        self.shape = (solver._symbolic.n, solver._symbolic.n)
+        self.dtype = np.dtype(np.float64)
+
+    def __call__(self, b: Any) -> NDArray[np.float64]:
+        """Solve ``A x = b``."""
+        return self.solver.solve(b)
+
+    def solve(self, b: Any, trans: str = "N") -> NDArray[np.float64]:
+        """Solve ``A x = b``; ``trans`` changes nothing for a real symmetric matrix."""
+        return self.solver.solve(b, trans)
+
+    def as_linear_operator(self) -> Any:
+        """Inverse of A as a ``scipy.sparse.linalg.LinearOperator``, e.g. for ``eigsh(OPinv=)``."""
+        from scipy.sparse.linalg import LinearOperator
+
+        solve = self.solver.solve
+        return LinearOperator(self.shape, matvec=solve, rmatvec=solve, matmat=solve, dtype=self.dtype)
+
+    @property
+    def perm(self) -> NDArray[np.int64]:
+        """``perm[k]``: row of A eliminated k-th."""
+        from warpfront.sparse.numeric.readout import elimination_order
+
+        return elimination_order(self.solver._factored())
+
+    @property
+    def L(self) -> Any:
+        """L in elimination order, ``csc_array``; of the scaled matrix where `scale` is not 1."""
+        from warpfront.sparse.numeric.readout import lower_factor
+
+        return lower_factor(self.solver._factored())
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """Symmetric scaling s: ``diag(s) A diag(s)`` was factored."""
+        scale: NDArray[np.float64] = self.solver.get("scale_row")
+        return scale
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries of L."""
+        return int(self.solver.get("lu_nnz"))
+
+    @property
+    def inertia(self) -> Inertia:
+        """Numbers of positive, negative and zero eigenvalues of A."""
+        return self.solver.inertia
+
+    def diagonal(self) -> NDArray[np.float64]:
+        """Diagonal of D (LL^T: squared diagonal of L) in the caller's numbering."""
+        diagonal: NDArray[np.float64] = self.solver.get("diag")
+        return diagonal
+
+    def slogdet(self) -> tuple[float, float]:
+        """Sign and logarithm of the absolute determinant of A."""
+        from warpfront.sparse.numeric.readout import slogdet
+
+        return slogdet(self.solver._factored())
+
+    def logdet(self) -> float:
+        """Logarithm of the determinant; NaN when it is negative."""
+        sign, logarithm = self.slogdet()
+        return logarithm if sign >= 0 else float("nan")
+
+    def rcond(self) -> float:
+        """Reciprocal 1-norm condition estimate."""
+        return self.solver.rcond()

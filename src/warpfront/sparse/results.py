@@ -1,0 +1,144 @@
+"""Results by cuDSS data names, and phases by cuDSS phase names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.errors import InvalidValueError, NotAnalyzedError, NotFactorizedError, NotSupportedError
+from warpfront.sparse.parameters import REFUSED
+
+if TYPE_CHECKING:
+    from warpfront.sparse.solver import DirectSolver
+
+__all__ = ["read_result", "run_phases"]
+
+
+def _diagonal(solver: DirectSolver) -> NDArray[np.float64]:
+    """D (LDL^T) or the squared diagonal of L (LL^T) of the scaled matrix, in the caller's numbering."""
+    factor = solver._factored()
+    from warpfront.sparse.numeric.readout import pivots
+
+    return pivots(factor)[0]
+
+
+_AFTER_ANALYSIS: dict[str, Callable[[DirectSolver], Any]] = {
+    "lu_nnz": lambda s: s.report.factor.nnz_factor if s.report.factor else s._symbolic.nnz_factor,
+    "flops": lambda s: s._symbolic.flops,
+    "nsuperpanels": lambda s: s._symbolic.n_supernodes,
+    "perm_reorder_row": lambda s: s._symbolic.perm.copy(),
+    "perm_reorder_col": lambda s: s._symbolic.perm.copy(),
+    "memory_estimates": lambda s: s.memory_estimates,
+}
+_AFTER_FACTOR: dict[str, Callable[[DirectSolver], Any]] = {
+    "info": lambda s: s.info,
+    "inertia": lambda s: s.inertia,
+    "npivots": lambda s: s.pivot_stats.perturbed,
+    "diag": _diagonal,
+    "scale_row": lambda s: _scale(s),
+    "scale_col": lambda s: _scale(s),
+}
+
+
+def _scale(solver: DirectSolver) -> NDArray[np.float64]:
+    scale = solver._factored().scale
+    return np.ones(solver._symbolic.n) if scale is None else scale.copy()
+
+
+def read_result(solver: DirectSolver, name: str) -> Any:
+    """Read one result; raises when its phase has not run, when it is refused, or unknown."""
+    if name in _AFTER_ANALYSIS:
+        if solver._symbolic is None:
+            raise NotAnalyzedError(f"{name!r} before analyze()")
+        return _AFTER_ANALYSIS[name](solver)
+    if name in _AFTER_FACTOR:
+        return _AFTER_FACTOR[name](solver)
+    if name in REFUSED:
+        raise NotSupportedError(f"parameter {name!r} is not supported: {REFUSED[name]}")
+    allowed = sorted({*_AFTER_ANALYSIS, *_AFTER_FACTOR, *solver._settings.values})
+    raise InvalidValueError(f"unknown parameter {name!r}; allowed are {', '.join(allowed)}")
+
+
+_PHASES = (
+    "reordering",
+    "symbolic_factorization",
+    "analysis",
+    "factorization",
+    "refactorization",
+    "solve_fwd_perm",
+    "solve_fwd",
+    "solve_diag",
+    "solve_bwd",
+    "solve_bwd_perm",
+    "solve_refinement",
+    "solve",
+)
+_PARTS = {"solve_fwd": 1, "solve_diag": 2, "solve_bwd": 4}
+
+
+def run_phases(solver: DirectSolver, phases: str, x: NDArray[np.float64] | None, b: Any) -> None:
+    """Run phases in the order given. Each part of a solve reads the part before it, the first one reads ``b``."""
+    names = [name.strip() for name in phases.split("|")]
+    for name in names:
+        if name not in _PHASES:
+            raise InvalidValueError(f"unknown phase {name!r}; allowed are {', '.join(_PHASES)}, joined by '|'")
+    current: NDArray[np.float64] | None = None
+    for name in names:
+        if not name.startswith("solve"):
+            _run_before_solve(solver, name)
+        else:
+            current = _solve_part(solver, name, _written(solver, x), b, current)
+            x[...] = current  # type: ignore[index]
+
+
+def _run_before_solve(solver: DirectSolver, name: str) -> None:
+    if name in ("reordering", "analysis"):
+        solver.analyze()
+    elif solver._symbolic is None:
+        raise NotAnalyzedError(f"phase {name!r} before 'analysis'")
+    elif name == "factorization":
+        solver.factorize()
+    elif name == "refactorization":
+        solver._factored()
+        solver.factorize()
+
+
+def _written(solver: DirectSolver, x: Any) -> NDArray[np.float64]:
+    n = solver._system.pattern.n_cols
+    if not isinstance(x, np.ndarray) or x.dtype != np.float64 or x.ndim not in (1, 2) or x.shape[0] != n:
+        raise InvalidValueError(f"the solve phases write x: it must be a float64 array of shape ({n},) or ({n}, k)")
+    return x
+
+
+def _solve_part(
+    solver: DirectSolver, name: str, x: NDArray[np.float64], b: Any, current: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    if solver._factor is None:
+        raise NotFactorizedError(f"phase {name!r} before 'factorization'")
+    if name == "solve":
+        return solver.solve(b if current is None else current)
+    from warpfront.sparse.inputs import right_hand_side
+
+    n = solver._system.pattern.n_cols
+    source = right_hand_side(b, n) if current is None or name == "solve_refinement" else current
+    if source.shape != x.shape:
+        raise InvalidValueError(f"b has shape {source.shape} and x {x.shape}; they must be equal")
+    columns = np.atleast_2d(source.T).copy()
+    out = np.empty_like(columns)
+    refiner = solver._refined()
+    start = np.atleast_2d((x if current is None else current).T).copy()
+    for k in range(columns.shape[0]):
+        if name == "solve_fwd_perm":
+            refiner.sweeper.permute_in(columns[k], out[k])
+        elif name == "solve_bwd_perm":
+            refiner.sweeper.permute_out(columns[k], out[k])
+        elif name == "solve_refinement":
+            out[k] = start[k]
+            refiner.improve(columns[k], out[k], int(solver.get("ir_n_steps")))
+        else:
+            out[k] = columns[k]
+            refiner.sweeper.apply(_PARTS[name], out[k])
+    return np.ascontiguousarray(out.T).reshape(source.shape)
