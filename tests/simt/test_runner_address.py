@@ -23,7 +23,9 @@ def line_of(name):
 @pytest.fixture(scope="module")
 def checked():
     kernels = ("undefined_shift", "halo_global", "halo_shared", "removed_barrier", "missing_lane")
-    return simt.AddressSimt(KERNELS / "faults.cu", [f"{n}<{flag}>" for n in kernels for flag in ("true", "false")])
+    return simt.AddressSimt(
+        KERNELS / "faults.cu", [f"{n}<{flag}>" for n in kernels for flag in ("true", "false")]
+    )
 
 
 def f32(n):
@@ -42,7 +44,9 @@ FAULTS = {
 def test_fault_is_located_and_its_twin_passes(checked, name):
     kind, grid, block, make = FAULTS[name]
     report = checked.launch(f"{name}<true>", grid, block, make())
-    assert {(f.kind, f.where.file, f.where.line) for f in report.findings if f.where} >= {(kind, "faults.cu", line_of(name))}
+    assert {(f.kind, f.where.file, f.where.line) for f in report.findings if f.where} >= {
+        (kind, "faults.cu", line_of(name))
+    }
     checked.launch(f"{name}<false>", grid, block, make()).check()
 
 

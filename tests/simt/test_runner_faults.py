@@ -1,4 +1,4 @@
-"""Every seeded fault is caught and located in 20 of 20 runs; its correct twin passes under the same schedules."""
+"""Every seeded fault is caught and located in 20 of 20 runs; its correct twin passes the same schedules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ RUNS = 20
 
 
 def lines_of(name):
-    return {k for k, line in enumerate(SOURCE.read_text().splitlines(), 1) if re.search(rf"// @ {name}$", line)}
+    return {
+        k for k, line in enumerate(SOURCE.read_text().splitlines(), 1) if re.search(rf"// @ {name}$", line)
+    }
 
 
 def f32(n):
@@ -27,35 +29,43 @@ def zeros(n, dtype=np.float32):
     return np.zeros(n, dtype)
 
 
+def ints(n):
+    return np.zeros(n, np.int32)
+
+
 def out(n, dtype=np.float32):
     return Out(np.empty(n, dtype))
 
 
-# name: kinds of which one has to be reported, grid, block, arguments, dynamic shared bytes, expected output of the twin
-# (index of the argument, value). Arguments are made anew for every run.
+# name: kinds of which one has to be reported, grid, block, arguments (made anew for every run), dynamic
+# shared bytes, expected output of the twin (index of the argument, value).
 CASES = {
     "removed_barrier": ({"race"}, 1, (32, 8), lambda: [np.arange(1024.0), out(1024, float)], 0,
                         (1, np.arange(1024.0).reshape(32, 32).T.ravel())),
     "early_exit": ({"exit before barrier"}, 1, 64, lambda: [f32(50), zeros(50), 50], 0, None),
-    "unordered_signal": ({"race"}, 2, 32, lambda: [zeros(32), zeros(1, np.int32), out(32)], 0, (2, 3 * f32(32))),
+    "unordered_signal": ({"race"}, 2, 32, lambda: [zeros(32), ints(1), out(32)], 0,
+                         (2, 3 * f32(32))),
     "halo_shared": ({"out of bounds"}, 1, 32, lambda: [f32(34), out(32)], 0, (1, 3 * (f32(32) + 1))),
     "halo_global": ({"out of bounds"}, 2, 32, lambda: [f32(64), out(64), 64], 0,
                     (1, np.append(2 * f32(63) + 1, np.float32(63)))),
-    "missing_lane": ({"missing lane"}, 1, 32, lambda: [np.arange(32, dtype=np.int32), zeros(32, np.int32)], 0,
+    "missing_lane": ({"missing lane"}, 1, 32, lambda: [np.arange(32, dtype=np.int32), ints(32)], 0,
                      (1, np.repeat(4 * np.arange(16, dtype=np.int32) + 1, 2))),
     "absent_source": ({"shuffle from absent lane"}, 1, 32,
                       lambda: [np.arange(32, dtype=np.int32), out(32, np.int32)], 0,
                       (1, np.r_[np.full(16, 15), np.arange(16, 32)].astype(np.int32))),
-    "two_writers": ({"race"}, 1, 64, lambda: [zeros(1, np.int32)], 0, (0, np.ones(1, np.int32))),
-    "stale_read": ({"race"}, 2, 1, lambda: [zeros(1), zeros(1, np.int32), out(1)], 0, (2, np.float32([7]))),
+    "two_writers": ({"race"}, 1, 64, lambda: [ints(1)], 0, (0, np.ones(1, np.int32))),
+    "stale_read": ({"race"}, 2, 1, lambda: [zeros(1), ints(1), out(1)], 0, (2, np.float32([7]))),
     "last_block": ({"race"}, 4, 1, lambda: [out(4), zeros(1, np.uint32), zeros(1)], 0, (2, np.float32([10]))),
-    "narrow_fence": ({"race"}, 2, 1, lambda: [zeros(1), zeros(1, np.int32), zeros(1), out(1)], 0, (3, np.float32([5]))),
+    "narrow_fence": ({"race"}, 2, 1, lambda: [zeros(1), ints(1), zeros(1), out(1)], 0,
+                     (3, np.float32([5]))),
     "warp_order": ({"race"}, 1, 32, lambda: [np.arange(32, dtype=np.int32), out(32, np.int32)], 0,
                    (1, np.arange(32, dtype=np.int32)[::-1])),
-    "divergent_barrier": ({"divergent barrier"}, 1, 64, lambda: [out(64, np.int32)], 0, (0, np.full(64, 2, np.int32))),
-    "lost_signal": ({"deadlock"}, 2, 1, lambda: [zeros(1, np.int32), zeros(1, np.int32)], 0, (1, np.ones(1, np.int32))),
+    "divergent_barrier": ({"divergent barrier"}, 1, 64, lambda: [out(64, np.int32)], 0,
+                          (0, np.full(64, 2, np.int32))),
+    "lost_signal": ({"deadlock"}, 2, 1, lambda: [ints(1), ints(1)], 0, (1, np.ones(1, np.int32))),
     "unwritten_shared": ({"uninitialised read"}, 1, 32, lambda: [f32(32), out(32)], 128, (1, f32(32)[::-1])),
-    "unwritten_output": ({"uninitialised read"}, 1, 32, lambda: [out(32), 32], 0, (0, np.ones(32, np.float32))),
+    "unwritten_output": ({"uninitialised read"}, 1, 32, lambda: [out(32), 32], 0,
+                         (0, np.ones(32, np.float32))),
     "early_copy": ({"read before asynchronous copy was waited for"}, 1, 32, lambda: [f32(128), out(32)], 0,
                    (1, f32(128)[:95:-1])),
     "misaligned": ({"misaligned access"}, 1, 8, lambda: [f32(36), out(8)], 0,
@@ -65,7 +75,7 @@ CASES = {
 
 
 def run(faults, name, faulty, seed):
-    kinds, grid, block, make, shared, expected = CASES[name]
+    _, grid, block, make, shared, _ = CASES[name]
     args = make()
     kernel = f"{name}<{'true' if faulty else 'false'}>"
     return faults.launch(kernel, grid, block, args, shared_bytes=shared, seed=seed), args
@@ -107,4 +117,6 @@ def test_runs_are_a_function_of_the_seed(faults, name):
     again, _ = run(faults, name, True, 2)
     assert first.digests == again.digests
     assert first.findings == again.findings
-    assert len(set(run(faults, name, False, 0)[0].digests)) > 1, "the default schedules differ from one another"
+    assert len(set(run(faults, name, False, 0)[0].digests)) > 1, (
+        "the default schedules differ from one another"
+    )

@@ -1,7 +1,7 @@
-"""The second build: a kernel launch under AddressSanitizer and UndefinedBehaviorSanitizer, in a process of its own.
+"""The second build: a launch under AddressSanitizer and UndefinedBehaviorSanitizer, in its own process.
 
-The launch is handed over in a file (``rt::Header`` of runtime/replay.hpp, then shared variables, buffers, parameters) and the
-results come back in another; both are little-endian and packed as C packs them.
+The launch is handed over in a file (``rt::Header`` of runtime/replay.hpp, then shared variables, buffers,
+parameters) and the results come back in another; both are little-endian and packed as C packs them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ __all__ = ["AddressSimt"]
 _RESULT_BYTES = 48
 _UNDEFINED = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):\d+: runtime error: (?P<what>.*)$", re.MULTILINE)
 _ADDRESS = re.compile(r"^==\d+==\s*ERROR: AddressSanitizer: (?P<what>[^\n]*)", re.MULTILINE)
-_FRAME = re.compile(r"^\s+#\d+ 0x[0-9a-f]+ in (?P<function>.*?) (?P<file>/[^\s:]+):(?P<line>\d+)", re.MULTILINE)
+_FRAME = re.compile(
+    r"^\s+#\d+ 0x[0-9a-f]+ in (?P<function>.*?) (?P<file>/[^\s:]+):(?P<line>\d+)", re.MULTILINE
+)
 
 
 class AddressSimt:
-    """A kernel file compiled with both sanitizers. Same launch signature as `warpfront.backend.simt.driver.Simt`.
+    """A kernel file compiled with both sanitizers; launched like `warpfront.backend.simt.driver.Simt`.
 
     Parameters
     ----------
@@ -68,7 +70,8 @@ class AddressSimt:
         Returns
         -------
         Report
-            ``accesses`` is 0: this build counts none. Arrays hold the first run's results, unless it ended early.
+            ``accesses`` is 0: this build counts none. Arrays hold the first run's results, unless it
+            ended early.
 
         Raises
         ------
@@ -91,13 +94,18 @@ class AddressSimt:
             elif not findings:
                 raise WarpfrontError(f"the sanitizer build of {name} ended without a result:\n{log[-4000:]}")
         once = {(f.kind, f.where, f.other): f for f in reversed(findings)}
-        return Report(name, tuple(once.values())[::-1], tuple(seeds), 0, tuple(digests), perf_counter() - started)
+        return Report(
+            name, tuple(once.values())[::-1], tuple(seeds), 0, tuple(digests), perf_counter() - started
+        )
 
     def _run(self, content: bytes, timeout: float) -> tuple[str, bytes]:
         with tempfile.TemporaryDirectory(prefix="warpfront-simt-") as folder:
             launch, result = Path(folder, "launch"), Path(folder, "result")
             launch.write_bytes(content)
-            options = {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0", "UBSAN_OPTIONS": "print_stacktrace=0"}
+            options = {
+                "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0",
+                "UBSAN_OPTIONS": "print_stacktrace=0",
+            }
             done = subprocess.run(
                 [str(self.built.library), str(launch), str(result)],
                 capture_output=True,
@@ -109,7 +117,9 @@ class AddressSimt:
             )
             return done.stderr, result.read_bytes() if done.returncode == 0 and result.exists() else b""
 
-    def _results(self, out: bytes, buffers: list[Buffer], shape: Shape, seed: int, *, first: bool) -> tuple[Finding, ...]:
+    def _results(
+        self, out: bytes, buffers: list[Buffer], shape: Shape, seed: int, *, first: bool
+    ) -> tuple[Finding, ...]:
         count, shared, dynamic = struct.unpack_from("<3Q", out, 24)
         size = _raw_size()
         places = describe.Addresses((0,) * len(buffers), shared, dynamic)
@@ -131,7 +141,13 @@ def _raw_size() -> int:
 
 
 def _launch_file(
-    built: Build, kernel: int, shape: Shape, packed: list[Packed], buffers: list[Buffer], shared_bytes: int, resident: int
+    built: Build,
+    kernel: int,
+    shape: Shape,
+    packed: list[Packed],
+    buffers: list[Buffer],
+    shared_bytes: int,
+    resident: int,
 ) -> Any:
     """Return a function from a seed to the bytes of the launch file."""
     body = bytearray()
@@ -147,7 +163,9 @@ def _launch_file(
     counts = (len(built.shared), len(buffers), len(packed))
 
     def content(seed: int) -> bytes:
-        head = struct.pack("<8s12IQ", b"SIMTRUN1", kernel, *shape[0], *shape[1], shared_bytes, resident, *counts, seed)
+        head = struct.pack(
+            "<8s12IQ", b"SIMTRUN1", kernel, *shape[0], *shape[1], shared_bytes, resident, *counts, seed
+        )
         return head + bytes(body)
 
     return content
@@ -159,7 +177,15 @@ def _sanitizer_findings(log: str, source: Path, seed: int) -> list[Finding]:
         where = Place(short_path(m["file"], source), int(m["line"]), "")
         found.append(Finding("undefined behaviour", where, None, f"{m['what']} at {where}", seed))
     for m in _ADDRESS.finditer(log):
-        frames = [f for f in _FRAME.finditer(log, m.end()) if "/simt/runtime/" not in f["file"] and "/simt/include/" not in f["file"]]
-        where_at = Place(short_path(frames[0]["file"], source), int(frames[0]["line"]), frames[0]["function"]) if frames else None
+        frames = [
+            f
+            for f in _FRAME.finditer(log, m.end())
+            if "/simt/runtime/" not in f["file"] and "/simt/include/" not in f["file"]
+        ]
+        where_at = (
+            Place(short_path(frames[0]["file"], source), int(frames[0]["line"]), frames[0]["function"])
+            if frames
+            else None
+        )
         found.append(Finding("address", where_at, None, f"{m['what']} at {where_at}", seed))
     return found

@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from warpfront.errors import InvalidValueError
 
-__all__ = ["READ_ONLY", "READ_WRITE", "UNWRITTEN", "ArgumentInfo", "Buffer", "In", "Out", "Packed", "Struct", "pack"]
+__all__ = [
+    "READ_ONLY",
+    "READ_WRITE",
+    "UNWRITTEN",
+    "ArgumentInfo",
+    "Buffer",
+    "In",
+    "Out",
+    "Packed",
+    "Struct",
+    "pack",
+]
 
 READ_ONLY, READ_WRITE, UNWRITTEN = 0, 1, 2
 
@@ -83,7 +94,9 @@ class Packed:
     pointers: tuple[tuple[int, int], ...]
 
 
-def pack(args: Sequence[Any], infos: Sequence[ArgumentInfo], kernel: str) -> tuple[list[Packed], list[Buffer]]:
+def pack(
+    args: Sequence[Any], infos: Sequence[ArgumentInfo], kernel: str
+) -> tuple[list[Packed], list[Buffer]]:
     """Check arguments against the kernel's parameters and lay them out.
 
     Returns
@@ -127,13 +140,16 @@ def _buffer(arg: Any, info: ArgumentInfo | None, label: str, buffers: list[Buffe
     if arg is None:
         return -1
     read_only = info is not None and info.read_only
-    mode = READ_ONLY if isinstance(arg, In) or read_only else UNWRITTEN if isinstance(arg, Out) else READ_WRITE
+    mode = (
+        READ_ONLY if isinstance(arg, In) or read_only else UNWRITTEN if isinstance(arg, Out) else READ_WRITE
+    )
     array = arg.array if isinstance(arg, (In, Out)) else arg
     if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
         raise InvalidValueError(f"{label} must be a C-contiguous array, got {type(array).__name__}")
     if info is not None and info.element_kind != "s" and info.element_size != array.dtype.itemsize:
         raise InvalidValueError(
-            f"{label} points to {info.element_size}-byte items ({info.element_kind}), got an array of {array.dtype}"
+            f"{label} points to {info.element_size}-byte items ({info.element_kind}), "
+            f"got an array of {array.dtype}"
         )
     if mode != READ_ONLY and not array.flags.writeable:
         raise InvalidValueError(f"{label} is written by the kernel, and the array is read-only")
@@ -156,9 +172,13 @@ def _struct(arg: Any, info: ArgumentInfo, label: str, buffers: list[Buffer]) -> 
     elif isinstance(arg, np.void):
         packed = Packed(arg.tobytes(), ())
     else:
-        raise InvalidValueError(f"{label} is a structure: give a Struct or a NumPy record, got {type(arg).__name__}")
+        raise InvalidValueError(
+            f"{label} is a structure: give a Struct or a NumPy record, got {type(arg).__name__}"
+        )
     if len(packed.data) != info.size:
-        raise InvalidValueError(f"{label} is a structure of {info.size} bytes, the fields given make {len(packed.data)}")
+        raise InvalidValueError(
+            f"{label} is a structure of {info.size} bytes, the fields given make {len(packed.data)}"
+        )
     return packed
 
 
@@ -192,7 +212,9 @@ def _append(
             if index >= 0:
                 pointers.append((at, index))
         else:
-            raise InvalidValueError(f"{name} must be an array, a NumPy scalar or a Struct, got {type(value).__name__}")
+            raise InvalidValueError(
+                f"{name} must be an array, a NumPy scalar or a Struct, got {type(value).__name__}"
+            )
         largest = max(largest, align)
     return largest
 

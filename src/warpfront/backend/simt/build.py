@@ -1,7 +1,8 @@
 """Compile a kernel file with g++ for the SIMT runner; keep the result by content hash.
 
-Two builds of the same source: ``race`` (a shared library; g++'s thread instrumentation calls the runner's own callbacks,
-no sanitizer library is linked) and ``address`` (a program under AddressSanitizer and UndefinedBehaviorSanitizer).
+Two builds of the same source: ``race`` (a shared library; g++'s thread instrumentation calls the runner's own
+callbacks, no sanitizer library is linked) and ``address`` (a program under AddressSanitizer and
+UndefinedBehaviorSanitizer).
 """
 
 from __future__ import annotations
@@ -29,11 +30,37 @@ _INCLUDE = _HERE / "include"
 _RUNTIME = _HERE / "runtime"
 _DEVICE = _HERE.parent / "device"
 _TOOLS = ("g++", "addr2line", "readelf")
-# -ffp-contract=off: a fused multiply-add happens where the source says so. -fno-gnu-unique: a static shared array of a
-# template belongs to its own library, not to the first one loaded. -fno-extern-tls-init: `extern __shared__` is storage only.
-_COMMON = ("-std=c++17", "-g", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fno-strict-aliasing",
-           "-fno-gnu-unique", "-fno-extern-tls-init")  # fmt: skip
-_RACE = ("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0")
+# -ffp-contract=off: a fused multiply-add happens where the source says so.
+# -fno-gnu-unique: a template's static shared array belongs to its own library, not to the first one loaded.
+# -fno-extern-tls-init: `extern __shared__` is storage only.
+# DWARF 4: some versions of addr2line read the file names of DWARF 5 line tables wrongly.
+_COMMON = (
+    "-std=c++17",
+    "-g",
+    "-gdwarf-4",
+    "-fPIC",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fno-gnu-unique",
+    "-fno-extern-tls-init",
+)
+# Kernel files only. Inlining nearly without limit: the caller's line is then part of every access's place.
+_INLINE = (
+    "-finline-functions",
+    "--param=max-inline-insns-single=4000",
+    "--param=max-inline-insns-auto=4000",
+    "--param=inline-unit-growth=4000",
+    "--param=large-function-growth=4000",
+    "--param=large-function-insns=100000",
+)
+_RACE = (
+    "-O1",
+    "-fsanitize=thread",
+    "--param=tsan-distinguish-volatile=1",
+    "--param=tsan-instrument-func-entry-exit=0",
+)
 _ADDRESS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-omit-frame-pointer")
 _REDZONE_BYTES = 64
 _INCLUDE_LINE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -128,7 +155,11 @@ def build(
         raise InvalidValueError(f"no kernel file {source}")
     root = Path(folder) if folder is not None else settings.cache_dir() / "simt"
     folders = (_DEVICE, source.parent, *map(Path, include))
-    flags = (*_COMMON, *(_RACE if kind == "race" else _ADDRESS), *(f"-D{name}={value}" for name, value in defines))
+    flags = (
+        *_COMMON,
+        *(_RACE if kind == "race" else _ADDRESS),
+        *(f"-D{name}={value}" for name, value in defines),
+    )
     key = _key((*_closure(source, folders), *_runtime_files()), (*flags, *names, str(source), kind))
     target = root / key
     if not (target / "build.json").is_file():
@@ -137,8 +168,10 @@ def build(
     return Build(source, tuple(names), target / "kernel", shared, kind)
 
 
-def build_many(requests: Iterable[tuple[Path, Sequence[str]]], *, kind: str = "race", folder: Path | None = None) -> list[Build]:
-    """Build several kernel files at once, as many as there are threads (`warpfront.backend.settings.threads`)."""
+def build_many(
+    requests: Iterable[tuple[Path, Sequence[str]]], *, kind: str = "race", folder: Path | None = None
+) -> list[Build]:
+    """Build several kernel files at once, as many as `warpfront.backend.settings.threads` says."""
     with ThreadPoolExecutor(settings.threads()) as pool:
         return list(pool.map(lambda r: build(r[0], r[1], kind=kind, folder=folder), requests))
 
@@ -164,7 +197,9 @@ def _closure(source: Path, folders: Sequence[Path]) -> tuple[Path, ...]:
 
 @lru_cache(maxsize=1)
 def _compiler_version() -> str:
-    return subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    return subprocess.run(
+        ["g++", "--version"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()[0]
 
 
 def _key(files: Sequence[Path], words: Sequence[str]) -> str:
@@ -192,7 +227,9 @@ def _publish(target: Path, make: Callable[[Path], None]) -> None:
 
 
 def _run(command: Sequence[str], what: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+    )
     if done.returncode:
         raise BuildError(f"{what} failed:\n{done.stderr[-8000:]}")
     return done.stdout
@@ -203,7 +240,18 @@ def _runtime_object(kind: str, root: Path) -> Path:
     target = root / ("runtime-" + _key(_runtime_files(), flags))
 
     def make(work: Path) -> None:
-        _run(["g++", *flags, f"-I{_INCLUDE}", "-c", str(_RUNTIME / "runtime.cpp"), "-o", str(work / "runtime.o")], "the runtime")
+        _run(
+            [
+                "g++",
+                *flags,
+                f"-I{_INCLUDE}",
+                "-c",
+                str(_RUNTIME / "runtime.cpp"),
+                "-o",
+                str(work / "runtime.o"),
+            ],
+            "the runtime",
+        )
 
     if not (target / "runtime.o").is_file():
         _publish(target, make)
@@ -211,19 +259,29 @@ def _runtime_object(kind: str, root: Path) -> Path:
 
 
 def _compile(
-    source: Path, names: tuple[str, ...], kind: str, flags: Sequence[str], folders: Sequence[Path], root: Path, work: Path
+    source: Path,
+    names: tuple[str, ...],
+    kind: str,
+    flags: Sequence[str],
+    folders: Sequence[Path],
+    root: Path,
+    work: Path,
 ) -> None:
     runtime = _runtime_object(kind, root)
     table = ",\n".join(f"  simt::entry<&{name}>({json.dumps(name)})" for name in names)
     (work / "unit.cpp").write_text(
         f'#include "simt.hpp"\n#include "{source}"\n#include "simt_launch.hpp"\n'
-        f'extern "C" const simt::Entry simt_table[];\nextern "C" const simt::Entry simt_table[] = {{\n{table}\n}};\n'
-        f'extern "C" const unsigned simt_table_size;\nextern "C" const unsigned simt_table_size = {len(names)};\n'
+        'extern "C" {\nextern const simt::Entry simt_table[];\nextern const unsigned simt_table_size;\n'
+        f"const simt::Entry simt_table[] = {{\n{table}\n}};\n"
+        f"const unsigned simt_table_size = {len(names)};\n}}\n"
     )
     search = [f"-I{_INCLUDE}", *(f"-I{f}" for f in folders)]
     what = f"{source.name} for the SIMT runner"
     assembly = work / "unit.s"
-    _run(["g++", *flags, "-Wno-unknown-pragmas", *search, "-S", str(work / "unit.cpp"), "-o", str(assembly)], what)
+    _run(
+        ["g++", *flags, "-Wno-unknown-pragmas", *search, "-S", str(work / "unit.cpp"), "-o", str(assembly)],
+        what,
+    )
     text = _TBSS_VARIABLE.sub(rf"\1\t.zero\t{_REDZONE_BYTES}\n", assembly.read_text())
     if kind == "race":
         text = _LIBRARY_CALL.sub(r"\1simt_\2", text)
@@ -233,18 +291,25 @@ def _compile(
     link = ["-shared", "-Wl,-Bsymbolic"] if kind == "race" else ["-fsanitize=address,undefined"]
     objects = [str(work / "unit.o"), str(work / "dynamic.o"), str(runtime)]
     _run(["g++", *link, *objects, "-o", str(work / "kernel"), "-ldl", "-lm"], what)
-    shared = [v for v in _tls_symbols(work / "kernel") if v[0] not in ("simt_dynamic_begin", "simt_dynamic_end") and v[2]]
+    shared = [
+        v
+        for v in _tls_symbols(work / "kernel")
+        if v[0] not in ("simt_dynamic_begin", "simt_dynamic_end") and v[2]
+    ]
     for name in ("unit.cpp", "unit.s", "unit.o", "dynamic.s", "dynamic.o"):
         (work / name).unlink()
     (work / "build.json").write_text(json.dumps(shared))
 
 
 def _dynamic_shared(work: Path) -> None:
-    """Give every ``extern __shared__`` array of the file the same storage: labels on one thread-local area."""
+    """Give all ``extern __shared__`` arrays of the file one storage: labels on one thread-local area."""
     names = [name for name, _, _ in _tls_symbols(work / "unit.o", undefined=True)]
-    labels = "".join(f"\t.globl {n}\n\t.type {n}, %tls_object\n{n}:\n" for n in ("simt_dynamic_begin", *names))
+    labels = "".join(
+        f"\t.globl {n}\n\t.type {n}, %tls_object\n{n}:\n" for n in ("simt_dynamic_begin", *names)
+    )
     (work / "dynamic.s").write_text(
-        f'\t.section .tbss.simt_dynamic,"awT",%nobits\n\t.p2align 7\n{labels}\t.zero 262144\n\t.section .note.GNU-stack,"",%progbits\n'
+        f'\t.section .tbss.simt_dynamic,"awT",%nobits\n\t.p2align 7\n{labels}\t.zero 262144\n'
+        '\t.section .note.GNU-stack,"",%progbits\n'
     )
     _run(["g++", "-c", str(work / "dynamic.s"), "-o", str(work / "dynamic.o")], "the dynamic shared storage")
 

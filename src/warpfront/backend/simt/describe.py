@@ -66,12 +66,15 @@ class Seen:
     @staticmethod
     def of(raw: Raw, places: Addresses, schedule: int) -> Seen:
         """Copy one record."""
-        return Seen(raw.kind, raw.space, raw.pc, raw.other_pc, raw.thread, raw.other_thread, raw.flags, raw.other_flags,
-                    raw.size, raw.mask, raw.address, raw.text.decode("latin1"), places, schedule)  # fmt: skip
+        numbers = {name: getattr(raw, name) for name, _ in Raw._fields_ if name != "text"}
+        return Seen(**numbers, text=raw.text.decode("latin1"), places=places, schedule=schedule)
 
 
 def merge(
-    seen: Sequence[Seen], built: Build, buffers: Sequence[Buffer], shape: tuple[tuple[int, ...], tuple[int, ...]]
+    seen: Sequence[Seen],
+    built: Build,
+    buffers: Sequence[Buffer],
+    shape: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> tuple[Finding, ...]:
     """Return each distinct finding once, with the first schedule that showed it.
 
@@ -92,7 +95,9 @@ def merge(
 
 
 class _Words:
-    def __init__(self, built: Build, buffers: Sequence[Buffer], shape: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    def __init__(
+        self, built: Build, buffers: Sequence[Buffer], shape: tuple[tuple[int, ...], tuple[int, ...]]
+    ) -> None:
         self.built, self.buffers = built, buffers
         threads = shape[1][0] * shape[1][1] * shape[1][2]
         self.slot = -(-threads // 32) * 32
@@ -108,7 +113,9 @@ class _Words:
             offset = s.address - at
             if -1024 <= offset < buffer.array.nbytes + 1024:
                 item = offset // buffer.array.dtype.itemsize
-                return f"global memory, {buffer.label} item {item} of {buffer.array.size} ({buffer.array.dtype})"
+                return (
+                    f"global memory, {buffer.label} item {item} of {buffer.array.size} ({buffer.array.dtype})"
+                )
         return "another thread's local memory" if s.space == _LOCAL else "memory that no argument owns"
 
     def _shared(self, s: Seen) -> str:
@@ -125,8 +132,9 @@ class _Words:
     def message(self, s: Seen, kind: str, where: Place | None, other: Place | None) -> str:
         one, two = self.thread(s.thread), self.thread(s.other_thread)
         if kind == "race":
-            return (f"{_access(s.flags)} of {s.size} bytes at {where} by {one} and {_access(s.other_flags)} at {other} by {two}: "
-                    f"nothing orders them; {self.memory(s)}")  # fmt: skip
+            first = f"{_access(s.flags)} of {s.size} bytes at {where} by {one}"
+            second = f"{_access(s.other_flags)} at {other} by {two}"
+            return f"{first} and {second}: nothing orders them; {self.memory(s)}"
         if kind == "divergent barrier":
             return f"{one} is at the barrier of {where}, {two} at {other}"
         if kind == "exit before barrier":
@@ -146,7 +154,9 @@ class _Words:
         one = self.thread(s.thread)
         if s.other_flags == 2:
             return f"{one} at {where} is not in its own mask {s.flags:#010x}"
-        two = self.thread(s.other_thread) + (f" has returned{_last(other)}" if s.other_flags else f" is at {other}")
+        two = self.thread(s.other_thread) + (
+            f" has returned{_last(other)}" if s.other_flags else f" is at {other}"
+        )
         return f"{one} at {where} waits for lanes {s.mask:#010x} of mask {s.flags:#010x}; {two}"
 
 

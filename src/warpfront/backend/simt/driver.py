@@ -51,7 +51,9 @@ class _Entry(ctypes.Structure):
 
 
 class _Result(ctypes.Structure):
-    _fields_ = tuple((n, ctypes.c_uint64) for n in ("accesses", "slices", "digest", "findings", "shared_at", "dynamic_at"))
+    _fields_ = tuple(
+        (n, ctypes.c_uint64) for n in ("accesses", "slices", "digest", "findings", "shared_at", "dynamic_at")
+    )
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -80,7 +82,9 @@ def describe_arguments(built: Build) -> list[list[ArgumentInfo]]:
     table = _load(built.library).simt_entries(ctypes.byref(count))
     return [
         [
-            ArgumentInfo(a.size, a.kind.decode(), a.element_kind.decode("latin1"), bool(a.read_only), a.element_size)
+            ArgumentInfo(
+                a.size, a.kind.decode(), a.element_kind.decode("latin1"), bool(a.read_only), a.element_size
+            )
             for a in table[k].arguments[: table[k].count]
         ]
         for k in range(count.value)
@@ -98,7 +102,9 @@ def check_launch(
     if threads > 1024:
         raise InvalidValueError(f"a block has at most 1024 threads, got {threads}")
     if int(np.prod(shape[0])) * threads > _MAX_GRID_THREADS:
-        raise InvalidValueError(f"the runner takes at most {_MAX_GRID_THREADS} threads in a grid; use a smaller problem")
+        raise InvalidValueError(
+            f"the runner takes at most {_MAX_GRID_THREADS} threads in a grid; use a smaller problem"
+        )
     if not 0 <= shared_bytes <= _MAX_DYNAMIC_BYTES:
         raise InvalidValueError(f"shared_bytes must be 0 to {_MAX_DYNAMIC_BYTES}, got {shared_bytes}")
     return shape
@@ -147,14 +153,14 @@ class Simt:
         grid, block : int or sequence of up to three int
             Launch shape.
         args : sequence
-            One per parameter. Arrays (C-contiguous) for pointers: read-only behind ``const T *``, else read and
-            written in place; `Out` for one that starts unwritten; ``None`` for a null pointer. Numbers for numbers.
-            `Struct` or a NumPy record for a structure by value.
+            One per parameter. Arrays (C-contiguous) for pointers: read-only behind ``const T *``, else
+            read and written in place; `Out` for one that starts unwritten; ``None`` for a null pointer.
+            Numbers for numbers. `Struct` or a NumPy record for a structure by value.
         shared_bytes : int
             Dynamic shared memory per block.
         seed, schedules : int
-            Seeds ``seed .. seed + schedules - 1`` are run, each from the same inputs. 0: lanes and blocks in ascending
-            order; 1: descending; 2 and more: drawn, with preemption between accesses.
+            Seeds ``seed .. seed + schedules - 1`` are run, each from the same inputs. 0: lanes and blocks in
+            ascending order; 1: descending; 2 and more: drawn, with preemption between accesses.
         resident : int
             Most blocks in flight at once. A persistent kernel needs all of its grid.
         compare : bool
@@ -207,14 +213,26 @@ class _Run:
         variables = np.array([(a, s) for _, a, s in self.simt.built.shared], dtype=np.uint32).reshape(-1, 2)
         room = sum(a.nbytes + 2048 for a in inputs) + 8192
         if lib.simt_begin(room, variables.ctypes.data, len(variables)):
-            raise WarpfrontError(f"the SIMT runner could not reserve {room} bytes of global memory with their shadow")
-        at = [lib.simt_buffer(a.nbytes, b.mode, a.ctypes.data) for a, b in zip(inputs, self.buffers, strict=True)]
+            raise WarpfrontError(
+                f"the SIMT runner could not reserve {room} bytes of global memory with their shadow"
+            )
+        at = [
+            lib.simt_buffer(a.nbytes, b.mode, a.ctypes.data)
+            for a, b in zip(inputs, self.buffers, strict=True)
+        ]
         values = [ctypes.create_string_buffer(relocate(p, at.__getitem__), len(p.data)) for p in self.packed]
         pointers = (ctypes.c_void_p * (len(values) + 1))(*(ctypes.addressof(v) for v in values))
         dims = [(ctypes.c_uint32 * 3)(*d) for d in self.shape]
         result = _Result()
         code = lib.simt_run(
-            self.kernel, dims[0], dims[1], self.shared_bytes, pointers, seed, self.resident, ctypes.byref(result)
+            self.kernel,
+            dims[0],
+            dims[1],
+            self.shared_bytes,
+            pointers,
+            seed,
+            self.resident,
+            ctypes.byref(result),
         )
         if code:
             raise WarpfrontError("the SIMT runner could not reserve the stacks of the resident threads")
@@ -227,7 +245,9 @@ class _Run:
             if b.mode != 0:
                 self._take(k, at[k], inputs[k], seed, first=first, compare=compare)
 
-    def _take(self, k: int, address: int, like: NDArray[Any], seed: int, *, first: bool, compare: bool) -> None:
+    def _take(
+        self, k: int, address: int, like: NDArray[Any], seed: int, *, first: bool, compare: bool
+    ) -> None:
         """Copy one written buffer back (first schedule) or compare it with what the first schedule gave."""
         target = self.buffers[k].array
         got = target if first else np.empty_like(like)

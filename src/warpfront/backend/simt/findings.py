@@ -58,7 +58,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        One of the values of ``KINDS``, ``"address"`` or ``"undefined behaviour"`` (second build), or ``"schedule dependent"``.
+        One of the values of ``KINDS``, ``"address"`` or ``"undefined behaviour"`` (second build), or
+        ``"schedule dependent"``.
     where, other : Place or None
         The access or call, and the one it conflicts with.
     message : str
@@ -118,7 +119,8 @@ class Report:
         return self
 
     def __str__(self) -> str:
-        head = f"{self.kernel}: {len(self.findings)} finding(s) in {len(self.schedules)} schedule(s), {self.accesses} accesses"
+        size = f"{len(self.schedules)} schedule(s), {self.accesses} accesses"
+        head = f"{self.kernel}: {len(self.findings)} finding(s) in {size}"
         return "\n".join([head, *(f"  {f}" for f in self.findings)])
 
 
@@ -164,7 +166,7 @@ def _place(frames: list[tuple[str, str]], source: Path) -> Place:
 
 
 def short_path(path: str, source: Path) -> str:
-    """Return a path as reports show it: relative to the package or to the kernel's folder, else the bare name."""
+    """Return a path as reports show it: relative to package or kernel folder, else the bare name."""
     for root in (_PACKAGE, source.parent):
         if Path(path).is_relative_to(root):
             return str(Path(path).relative_to(root))
