@@ -48,6 +48,14 @@ def test_cache_is_in_the_users_cache_folder(monkeypatch, tmp_path, platform, fol
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_child_gets_this_environment_with_changes(monkeypatch):
+    monkeypatch.setenv("WARPFRONT_THREADS", "3")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    environment = settings.child_environment(LC_ALL="C")
+    assert (environment["WARPFRONT_THREADS"], environment["LC_ALL"]) == ("3", "C")
+    assert os.environ["LC_ALL"] == "de_DE.UTF-8"
+
+
 def test_cache_can_be_set_and_must_be_a_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("WARPFRONT_CACHE_DIR", str(tmp_path / "new"))
     assert settings.cache_dir() == tmp_path / "new"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from warpfront.errors import InvalidValueError
 
-__all__ = ["cache_dir", "threads"]
+__all__ = ["cache_dir", "child_environment", "threads"]
 
 
 def threads() -> int:
@@ -63,6 +63,11 @@ def cache_dir() -> Path:
     if path.exists() and not path.is_dir():
         raise InvalidValueError(f"the cache folder {str(path)!r} exists and is not a folder")
     return path
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """Return a copy of this process's environment with some variables set, for a program that we start."""
+    return {**os.environ, **changes}
 
 
 def _available_cpus() -> int:
