@@ -46,7 +46,10 @@ WF_DEVICE void write_rows(const u8* buffer, u8* dst, i64 pitch, i64 rows, i64 co
     W x[V];
     WF_UNROLL
     for (int e = 0; e < V; ++e) {
-      const u8* place = buffer + (j * V + (e + turn) % V) * kStride + w * E::kWordBytes;
+      const int r = j * V + (e + turn) % V;
+      x[e] = W{};
+      if (r >= rows || w * P >= columns) continue;  // nothing was copied there
+      const u8* place = buffer + r * kStride + w * E::kWordBytes;
       if constexpr (B == 16) x[e] = load16(place);
       else x[e] = *reinterpret_cast<const W*>(place);
     }
