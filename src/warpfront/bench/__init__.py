@@ -1,0 +1,1 @@
+"""Proof and measurement of what the rooms compute."""
