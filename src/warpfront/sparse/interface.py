@@ -95,14 +95,14 @@ class SymmetricFactor:
         """``perm[k]``: row of A eliminated k-th."""
         from warpfront.sparse.numeric.readout import elimination_order
 
-        return elimination_order(self.solver._factored())
+        return elimination_order(self.solver._usable())
 
     @property
     def L(self) -> Any:
         """L in elimination order, ``csc_array``; of the scaled matrix where `scale` is not 1."""
         from warpfront.sparse.numeric.readout import lower_factor
 
-        return lower_factor(self.solver._factored())
+        return lower_factor(self.solver._usable())
 
     @property
     def scale(self) -> NDArray[np.float64]:
@@ -129,7 +129,7 @@ class SymmetricFactor:
         """Sign and logarithm of the absolute determinant of A."""
         from warpfront.sparse.numeric.readout import slogdet
 
-        return slogdet(self.solver._factored())
+        return slogdet(self.solver._usable())
 
     def logdet(self) -> float:
         """Logarithm of the determinant; NaN when it is negative."""

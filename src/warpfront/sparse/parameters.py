@@ -44,23 +44,47 @@ _INF = float("inf")
 
 SETTINGS: dict[str, Setting] = {
     "reordering_alg": Setting(
-        "auto", str, ("auto", "amd", "metis", "level_set", "natural", "user"), "analysis", "fill-reducing ordering"
+        "auto",
+        str,
+        ("auto", "amd", "metis", "level_set", "natural", "user"),
+        "analysis",
+        "fill-reducing ordering",
     ),
-    "user_perm": Setting(None, object, (), "analysis", "int[n], user_perm[k] is the k-th pivot; sets reordering_alg to 'user'"),
-    "scaling": Setting("auto", str, ("auto", "none", "equilibrate"), "factorization", "symmetric scaling by powers of two"),
-    "pivot_threshold": Setting(0.01, float, (0.0, 0.5), "factorization", "u: entries of L stay below 1/u (LDL^T)"),
+    "user_perm": Setting(
+        None, object, (), "analysis", "int[n], user_perm[k] is the k-th pivot; sets reordering_alg to 'user'"
+    ),
+    "scaling": Setting(
+        "auto", str, ("auto", "none", "equilibrate"), "factorization", "symmetric scaling by powers of two"
+    ),
+    "pivot_threshold": Setting(
+        0.01, float, (0.0, 0.5), "factorization", "u: entries of L stay below 1/u (LDL^T)"
+    ),
     "pivot_epsilon": Setting(
-        1e-8, float, (0.0, 1.0), "factorization", "size of a perturbed pivot, for entries scaled to 1; 0: never perturb"
+        1e-8,
+        float,
+        (0.0, 1.0),
+        "factorization",
+        "size of a perturbed pivot, for entries scaled to 1; 0: never perturb",
     ),
     "zero_pivot_tol": Setting(
         1e-14, float, (0.0, 1.0), "factorization", "a column with no scaled entry above this is a zero pivot"
     ),
     "on_unstable": Setting(
-        "delay", str, ("delay", "perturb"), "factorization", "columns without a stable pivot: pass to the parent, or perturb"
+        "delay",
+        str,
+        ("delay", "perturb"),
+        "factorization",
+        "columns without a stable pivot: pass to the parent, or perturb",
     ),
-    "host_nthreads": Setting(-1, int, (-1, 1024), "factorization", "CPU threads; -1: all this process may use"),
-    "deterministic_mode": Setting(True, bool, (), "solve", "results are bitwise reproducible in either mode on the CPU"),
-    "ir_n_steps": Setting(2, int, (0, 100), "solve", "refinement steps at most; 0: no residual is computed at all"),
+    "host_nthreads": Setting(
+        -1, int, (-1, 1024), "factorization", "CPU threads; -1: all this process may use"
+    ),
+    "deterministic_mode": Setting(
+        True, bool, (), "solve", "results are bitwise reproducible in either mode on the CPU"
+    ),
+    "ir_n_steps": Setting(
+        2, int, (0, 100), "solve", "refinement steps at most; 0: no residual is computed at all"
+    ),
     "ir_tol": Setting(
         1e-8, float, (0.0, _INF), "solve", "normwise backward error above which a refined solve is refused"
     ),
@@ -129,12 +153,18 @@ class Settings:
         InvalidValueError
             An unknown name, or a value of the wrong kind or range; the message lists what is allowed.
         """
+        if not isinstance(name, str):
+            raise InvalidValueError(
+                f"a parameter's name is a string, not {name!r}; allowed are {', '.join(sorted(SETTINGS))}"
+            )
         if name in REFUSED:
             raise NotSupportedError(f"parameter {name!r} is not supported: {REFUSED[name]}")
         if name not in SETTINGS:
             close = difflib.get_close_matches(name, SETTINGS, 1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise InvalidValueError(f"unknown parameter {name!r}{hint}; allowed are {', '.join(sorted(SETTINGS))}")
+            raise InvalidValueError(
+                f"unknown parameter {name!r}{hint}; allowed are {', '.join(sorted(SETTINGS))}"
+            )
         setting = SETTINGS[name]
         self.values[name] = _checked(name, setting, value)
         if name == "user_perm":
@@ -147,17 +177,21 @@ def _checked(name: str, setting: Setting, value: Any) -> Any:
     if kind is object:
         return value
     if kind is str:
-        if value not in allowed:
-            raise InvalidValueError(f"{name} is {value!r}; allowed are {', '.join(map(repr, allowed))} ({setting.doc})")
+        if not isinstance(value, str) or value not in allowed:
+            raise InvalidValueError(
+                f"{name} is {value!r}; allowed are {', '.join(map(repr, allowed))} ({setting.doc})"
+            )
         return value
     if kind is bool:
-        if not isinstance(value, (bool, np.bool_)) and value not in (0, 1):
+        if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
             raise InvalidValueError(f"{name} is {value!r}; allowed are True and False ({setting.doc})")
         return bool(value)
     whole = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, whole):
         raise InvalidValueError(f"{name} is {value!r}; allowed is a {kind.__name__} ({setting.doc})")
     low, high = allowed
+    if name == "host_nthreads" and value == 0:
+        raise InvalidValueError(f"host_nthreads is 0; allowed is -1 or 1 to {high} ({setting.doc})")
     if not low <= value <= high:
         raise InvalidValueError(f"{name} is {value!r}; allowed is {low} to {high} ({setting.doc})")
     return kind(value)

@@ -8,25 +8,46 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.errors import InvalidValueError, NotAnalyzedError, NotFactorizedError, NotSupportedError
+from warpfront.errors import (
+    InvalidValueError,
+    NonFiniteError,
+    NotAnalyzedError,
+    NotFactorizedError,
+    NotPositiveDefiniteError,
+    NotSupportedError,
+    SingularMatrixError,
+    Status,
+)
 from warpfront.sparse.parameters import REFUSED
 
 if TYPE_CHECKING:
+    from warpfront.sparse.numeric.factorize import Factor
     from warpfront.sparse.solver import DirectSolver
 
-__all__ = ["read_result", "run_phases"]
+__all__ = ["raise_outcome", "read_result", "run_phases"]
 
 
 def _diagonal(solver: DirectSolver) -> NDArray[np.float64]:
     """D (LDL^T) or the squared diagonal of L (LL^T) of the scaled matrix, in the caller's numbering."""
-    factor = solver._factored()
     from warpfront.sparse.numeric.readout import pivots
 
-    return pivots(factor)[0]
+    return pivots(solver._usable())[0]
+
+
+def _entries(solver: DirectSolver) -> int:
+    """Entries of L; as planned, where there is no complete factor."""
+    record = solver.report.factor
+    complete = record is not None and record.status in (Status.OK, Status.SINGULAR)
+    return int(record.nnz_factor if record is not None and complete else solver._symbolic.nnz_factor)
+
+
+def _scale(solver: DirectSolver) -> NDArray[np.float64]:
+    scale = solver._factored().scale
+    return np.ones(solver._symbolic.n) if scale is None else scale.copy()
 
 
 _AFTER_ANALYSIS: dict[str, Callable[[DirectSolver], Any]] = {
-    "lu_nnz": lambda s: s.report.factor.nnz_factor if s.report.factor else s._symbolic.nnz_factor,
+    "lu_nnz": _entries,
     "flops": lambda s: s._symbolic.flops,
     "nsuperpanels": lambda s: s._symbolic.n_supernodes,
     "perm_reorder_row": lambda s: s._symbolic.perm.copy(),
@@ -38,14 +59,9 @@ _AFTER_FACTOR: dict[str, Callable[[DirectSolver], Any]] = {
     "inertia": lambda s: s.inertia,
     "npivots": lambda s: s.pivot_stats.perturbed,
     "diag": _diagonal,
-    "scale_row": lambda s: _scale(s),
-    "scale_col": lambda s: _scale(s),
+    "scale_row": _scale,
+    "scale_col": _scale,
 }
-
-
-def _scale(solver: DirectSolver) -> NDArray[np.float64]:
-    scale = solver._factored().scale
-    return np.ones(solver._symbolic.n) if scale is None else scale.copy()
 
 
 def read_result(solver: DirectSolver, name: str) -> Any:
@@ -60,6 +76,22 @@ def read_result(solver: DirectSolver, name: str) -> Any:
         raise NotSupportedError(f"parameter {name!r} is not supported: {REFUSED[name]}")
     allowed = sorted({*_AFTER_ANALYSIS, *_AFTER_FACTOR, *solver._settings.values})
     raise InvalidValueError(f"unknown parameter {name!r}; allowed are {', '.join(allowed)}")
+
+
+def raise_outcome(factor: Factor) -> None:
+    """Raise the exception that belongs to a factor's status; nothing for OK."""
+    column = factor.column
+    if factor.status == Status.NOT_POSITIVE_DEFINITE:
+        raise NotPositiveDefiniteError(
+            f"the matrix is not positive definite: the pivot of column {column} is not positive", column
+        )
+    if factor.status == Status.SINGULAR:
+        raise SingularMatrixError(
+            f"the matrix is singular to working precision: column {column} has no pivot; inertia {tuple(factor.inertia)}",
+            column,
+        )
+    if factor.status == Status.NON_FINITE:
+        raise NonFiniteError("the factorisation overflowed")
 
 
 _PHASES = (
@@ -81,10 +113,14 @@ _PARTS = {"solve_fwd": 1, "solve_diag": 2, "solve_bwd": 4}
 
 def run_phases(solver: DirectSolver, phases: str, x: NDArray[np.float64] | None, b: Any) -> None:
     """Run phases in the order given. Each part of a solve reads the part before it, the first one reads ``b``."""
+    if not isinstance(phases, str):
+        raise InvalidValueError(f"the phase is {phases!r}; allowed are {', '.join(_PHASES)}, joined by '|'")
     names = [name.strip() for name in phases.split("|")]
     for name in names:
         if name not in _PHASES:
-            raise InvalidValueError(f"unknown phase {name!r}; allowed are {', '.join(_PHASES)}, joined by '|'")
+            raise InvalidValueError(
+                f"unknown phase {name!r}; allowed are {', '.join(_PHASES)}, joined by '|'"
+            )
     current: NDArray[np.float64] | None = None
     for name in names:
         if not name.startswith("solve"):
@@ -109,7 +145,9 @@ def _run_before_solve(solver: DirectSolver, name: str) -> None:
 def _written(solver: DirectSolver, x: Any) -> NDArray[np.float64]:
     n = solver._system.pattern.n_cols
     if not isinstance(x, np.ndarray) or x.dtype != np.float64 or x.ndim not in (1, 2) or x.shape[0] != n:
-        raise InvalidValueError(f"the solve phases write x: it must be a float64 array of shape ({n},) or ({n}, k)")
+        raise InvalidValueError(
+            f"the solve phases write x: it must be a float64 array of shape ({n},) or ({n}, k)"
+        )
     return x
 
 
@@ -118,6 +156,8 @@ def _solve_part(
 ) -> NDArray[np.float64]:
     if solver._factor is None:
         raise NotFactorizedError(f"phase {name!r} before 'factorization'")
+    if name != "solve":
+        solver._usable()
     if name == "solve":
         return solver.solve(b if current is None else current)
     from warpfront.sparse.inputs import right_hand_side

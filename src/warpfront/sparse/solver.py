@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +11,20 @@ from warpfront.backend import settings as environment
 from warpfront.backend.cpu import Clock
 from warpfront.errors import (
     InvalidValueError,
-    NonFiniteError,
     NotAnalyzedError,
     NotFactorizedError,
-    NotPositiveDefiniteError,
     NotSupportedError,
     RefinementFailedError,
-    SingularMatrixError,
     Status,
 )
-from warpfront.report import AnalysisRecord, FactorRecord, Inertia, PivotStats, SolverReport, SolveRecord
-from warpfront.sparse.inputs import right_hand_side, shift_diagonal
+from warpfront.report import AnalysisRecord, FactorRecord, Inertia, PivotStats, SolveRecord, SolverReport
+from warpfront.sparse.inputs import check_out, right_hand_side, shift_diagonal
 from warpfront.sparse.parameters import Settings
+from warpfront.sparse.results import raise_outcome, read_result, run_phases
 from warpfront.sparse.structure import positive_diagonal, read_system
+
+if TYPE_CHECKING:
+    from warpfront.sparse.numeric.factorize import Factor
 
 __all__ = ["DirectSolver"]
 
@@ -68,11 +69,13 @@ class DirectSolver:
         check: str = "raise",
         **parameters: Any,
     ) -> None:
-        if device == "cuda":
-            raise NotSupportedError("device='cuda': the sparse solver has no GPU path in this build; use device='cpu'")
-        if device not in ("auto", "cpu"):
+        if isinstance(device, str) and device == "cuda":
+            raise NotSupportedError(
+                "device='cuda': the sparse solver has no GPU path in this build; use device='cpu'"
+            )
+        if not isinstance(device, str) or device not in ("auto", "cpu"):
             raise InvalidValueError(f"device is {device!r}; allowed are 'auto', 'cpu'")
-        if check not in ("raise", "status"):
+        if not isinstance(check, str) or check not in ("raise", "status"):
             raise InvalidValueError(f"check is {check!r}; allowed are 'raise', 'status'")
         self._check = check
         self._settings = Settings()
@@ -136,10 +139,10 @@ class DirectSolver:
         if self._symbolic is None:
             self.analyze()
         clock = Clock()
+        self._factor = self._refiner = None  # the buffers are about to be overwritten, whatever happens
         with clock:
             factor, method = self._factor_values()
         self._factor = factor
-        self._refiner = None
         self._report = SolverReport(
             analysis=self._report.analysis,
             factor=FactorRecord(
@@ -148,7 +151,8 @@ class DirectSolver:
                 method=method,
                 scaling="none" if factor.scale is None else "symmetric equilibration",
                 inertia=factor.inertia,
-                inertia_certain=factor.status in (Status.OK, Status.SINGULAR) and factor.pivots.perturbed == 0,
+                inertia_certain=factor.status in (Status.OK, Status.SINGULAR)
+                and factor.pivots.perturbed == 0,
                 pivots=factor.pivots,
                 nnz_factor=factor.nnz_factor,
                 flops=self._symbolic.flops,
@@ -160,7 +164,7 @@ class DirectSolver:
             ),
         )
         if self._check == "raise":
-            self._raise_factor()
+            raise_outcome(factor)
         return self
 
     def refactorize(self, values: Any, diagonal_shift: tuple[float, float] | None = None) -> DirectSolver:
@@ -186,7 +190,7 @@ class DirectSolver:
             raise NotAnalyzedError("refactorize before analyze(): there is no pattern to refactorize on")
         new = self._system.gather(values)
         if diagonal_shift is not None:
-            new = shift_diagonal(self._system.pattern, new, *diagonal_shift)
+            new = shift_diagonal(self._system.pattern, new, diagonal_shift)
         self._values = new
         return self.factorize()
 
@@ -210,16 +214,19 @@ class DirectSolver:
         ------
         RefinementFailedError
             The normwise backward error stays above ``ir_tol`` (``check="raise"``).
+        SingularMatrixError, NotPositiveDefiniteError, NonFiniteError
+            The factorisation failed (``check="raise"``). With ``check="status"`` a singular factor gives the solution
+            whose components of zero pivots are zero, any other failed factor NaN; `status` says so.
         """
-        if trans not in ("N", "T", "H"):
+        if not isinstance(trans, str) or trans not in ("N", "T", "H"):
             raise InvalidValueError(f"trans is {trans!r}; allowed are 'N', 'T', 'H'")
         rhs = right_hand_side(b, self._system.pattern.n_cols)
-        if out is not None and (out.shape != rhs.shape or out.dtype != np.float64 or not out.flags.writeable):
-            raise InvalidValueError(f"out is {out.dtype}{list(out.shape)}; it must be writable float64{list(rhs.shape)}")
+        if out is not None:
+            check_out(out, rhs.shape)
         if self._factor is None:
             self.factorize()
-        if self._factor.status not in (Status.OK, Status.SINGULAR) or self._factor.pivots.zero:
-            self._raise_factor()
+        if self._check == "raise":
+            raise_outcome(self._factor)
         clock = Clock()
         with clock:
             x, worst = self._solve_columns(rhs)
@@ -266,17 +273,22 @@ class DirectSolver:
         factor = 8 * int(plan.panel_ptr[-1])
         stack = 8 * (self._symbolic.stack_words + self._symbolic.root_words)
         index = sum(int(array.nbytes) for array in plan)
-        return {"factor": factor, "contribution_blocks": stack, "indices": index, "total": factor + stack + index}
+        return {
+            "factor": factor,
+            "contribution_blocks": stack,
+            "indices": index,
+            "total": factor + stack + index,
+        }
 
     def rcond(self) -> float:
-        """Reciprocal condition number in the 1-norm: ``1 / (||A|| est(||A^-1||))``; 0 for a singular matrix."""
+        """Reciprocal 1-norm condition estimate; 0 for a singular matrix, NaN where no factor was found."""
         from warpfront.sparse.solve import _residual_kernels as kernels
         from warpfront.sparse.solve.condition import inverse_norm_estimate
 
         factor = self._factored()
         n = factor.symbolic.n
         if factor.status != Status.OK:
-            return 0.0
+            return 0.0 if factor.status == Status.SINGULAR else float("nan")
         if n == 0:
             return 1.0
         pattern = self._system.pattern
@@ -294,23 +306,27 @@ class DirectSolver:
 
     def get(self, name: str) -> Any:
         """Read a setting, or a result by its cuDSS name (``lu_nnz``, ``npivots``, ``inertia``, ``info``, ...)."""
-        from warpfront.sparse.results import read_result
-
         if name in self._settings.values:
             return self._settings[name]
         return read_result(self, name)
 
     def execute(self, phase: str, x: NDArray[np.float64] | None = None, b: Any = None) -> None:
         """Run phases by their cuDSS names, joined by ``|``; ``x`` is written by the solve phases."""
-        from warpfront.sparse.results import run_phases
-
         run_phases(self, phase, x, b)
 
     # ------------------------------------------------------------------ inside
-    def _factored(self) -> Any:
-        if self._factor is None:
+    def _factored(self) -> Factor:
+        factor: Factor | None = self._factor
+        if factor is None:
             raise NotFactorizedError("asked for before factorize() or refactorize()")
-        return self._factor
+        return factor
+
+    def _usable(self) -> Factor:
+        """Return the factor if it is complete; a singular one is."""
+        factor = self._factored()
+        if factor.status != Status.SINGULAR:
+            raise_outcome(factor)
+        return factor
 
     def _threads(self) -> int:
         asked = int(self._settings["host_nthreads"])
@@ -325,8 +341,8 @@ class DirectSolver:
         cholesky = system.structure == "SPD"
         if system.open_choice:
             cholesky = positive_diagonal(system.pattern, values)
-        state = self._spare_state if self._spare_state is not None and self._spare_state[0] == (cholesky, threads) else None
-        buffers = None if state is None else state[1]
+        kept = self._spare_state
+        buffers = kept[1] if kept is not None and kept[0] == (cholesky, threads) else None
         scaled = settings["scaling"] == "equilibrate" or (settings["scaling"] == "auto" and not cholesky)
         scale = equilibrate(system.pattern, values) if scaled else None
         options = FactorOptions(
@@ -360,8 +376,12 @@ class DirectSolver:
         self._refined().solve_unrefined(np.ascontiguousarray(b), x)
         return x
 
-    def _solve_columns(self, rhs: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[int, float, float]]:
+    def _solve_columns(
+        self, rhs: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], tuple[int, float, float]]:
         """Solve column by column, so that a column's bits do not depend on its neighbours."""
+        if self._factor.status not in (Status.OK, Status.SINGULAR):
+            return np.full(rhs.shape, np.nan), (0, float("nan"), float("nan"))
         refiner, steps = self._refined(), int(self._settings["ir_n_steps"])
         columns = rhs[None, :] if rhs.ndim == 1 else np.ascontiguousarray(rhs.T)
         x = np.empty_like(columns)
@@ -380,8 +400,9 @@ class DirectSolver:
         taken, component, whole = worst
         tolerance = float(self._settings["ir_tol"])
         failed = whole > tolerance
+        status = self._factor.status
         record = SolveRecord(
-            status=Status.REFINEMENT_FAILED if failed else Status.OK,
+            status=Status.REFINEMENT_FAILED if failed and status == Status.OK else status,
             n_rhs=1 if rhs.ndim == 1 else rhs.shape[1],
             refinement_steps=taken,
             backward_error=whole,
@@ -394,18 +415,3 @@ class DirectSolver:
             raise RefinementFailedError(
                 f"the backward error stays at {whole:.1e}, above ir_tol = {tolerance:.1e}", component
             )
-
-    def _raise_factor(self) -> None:
-        factor = self._factor
-        if factor.status == Status.NOT_POSITIVE_DEFINITE:
-            raise NotPositiveDefiniteError(
-                f"the matrix is not positive definite: the pivot of column {factor.column} is not positive", factor.column
-            )
-        if factor.status == Status.SINGULAR:
-            raise SingularMatrixError(
-                f"the matrix is singular to working precision: column {factor.column} has no pivot; "
-                f"inertia {tuple(factor.inertia)}",
-                factor.column,
-            )
-        if factor.status == Status.NON_FINITE:
-            raise NonFiniteError("the factorisation overflowed")

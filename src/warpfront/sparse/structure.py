@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.errors import InvalidValueError, NonFiniteError, NotSupportedError
-from warpfront.formats.canonical import Canonical, canonicalize, symmetry
+from warpfront.formats.canonical import Canonical, SymmetryEvidence, canonicalize, symmetry
 from warpfront.formats.operand import Operand, first_nonfinite, flat_values, read_operand
 
 __all__ = ["STRUCTURES", "VIEWS", "System", "read_system"]
@@ -25,7 +25,7 @@ class System:
     Attributes
     ----------
     operand : Operand
-        The caller's matrix.
+        The caller's matrix, with index arrays of its own: SciPy sorts a matrix's in place.
     structure : str
         ``SPD`` or ``S``: what holds, or was asked for.
     reason : str
@@ -36,6 +36,8 @@ class System:
         Lower triangle.
     upper : Canonical or None
         Same slots read from the upper triangle, when both triangles are given and their patterns agree.
+    whole : bool
+        Both triangles are given; otherwise one is ignored, whatever it holds.
     """
 
     operand: Operand
@@ -44,6 +46,7 @@ class System:
     open_choice: bool
     pattern: Canonical
     upper: Canonical | None
+    whole: bool
 
     def gather(self, values: Any) -> NDArray[np.float64]:
         """Canonical values of new values in the caller's order; both triangles must still agree.
@@ -53,22 +56,50 @@ class System:
         PatternChangedError
             Values of another length or pattern.
         NonFiniteError
-            NaN or infinity, with its position in the caller's order.
+            NaN or infinity, or duplicates whose sum overflows, with the position in the caller's order.
+        NotSupportedError
+            Complex values.
         InvalidValueError
             The two triangles differ by more than 8 units in the last place.
         """
         flat = flat_values(self.operand, values)
-        if flat.dtype != np.float64:
-            flat = flat.astype(np.float64)
-        bad = first_nonfinite(flat)
-        if bad >= 0:
-            raise NonFiniteError(f"the matrix has {flat[bad]} at entry {bad} (caller's order)", bad)
-        lower = self.pattern.gather(flat)
+        if flat.dtype.kind == "c":
+            raise NotSupportedError(_NO_COMPLEX)
+        flat = flat.astype(np.float64, copy=False)
+        lower = _finite_gather(self.pattern, flat, self.whole)
         if self.upper is not None:
             upper = self.upper.gather(flat)
             if not np.array_equal(lower, upper):
                 _check_equal(self.pattern, lower, upper)
+        elif self.whole:
+            _refuse_unsymmetric(symmetry(replace(self.operand, data=flat)), "S")
         return lower
+
+
+_NO_COMPLEX = "complex matrices are not supported yet; this build solves real symmetric systems"
+
+
+def _finite_gather(pattern: Canonical, flat: NDArray[np.float64], whole: bool) -> NDArray[np.float64]:
+    """Gather; raise naming the first entry of the caller that is, or sums to, NaN or infinity."""
+    bad = first_nonfinite(flat)
+    if bad >= 0 and not whole:
+        bad = first_nonfinite(np.where(pattern.value_map >= 0, flat, 0.0))
+    if bad >= 0:
+        raise NonFiniteError(f"the matrix has {flat[bad]} at entry {bad} (caller's order)", bad)
+    lower = pattern.gather(flat)
+    slot = first_nonfinite(lower)
+    if slot >= 0:
+        entry = int(np.flatnonzero(pattern.value_map == slot)[0])
+        raise NonFiniteError(f"the sum of the duplicates of entry {entry} (caller's order) overflows", entry)
+    return lower
+
+
+def _refuse_unsymmetric(evidence: SymmetryEvidence, structure: str) -> None:
+    if not evidence.symmetric:
+        raise InvalidValueError(
+            f"structure {structure!r} was asked for, but the matrix is not symmetric: the largest relative difference "
+            f"is {evidence.max_relative_difference:.1e}"
+        )
 
 
 def _check_equal(pattern: Canonical, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
@@ -80,7 +111,7 @@ def _check_equal(pattern: Canonical, lower: NDArray[np.float64], upper: NDArray[
         j = int(np.searchsorted(pattern.ptr, k, side="right")) - 1
         i = int(pattern.ind[k])
         raise InvalidValueError(
-            f"the matrix is not symmetric: a[{i}, {j}] = {lower[k]!r} but a[{j}, {i}] = {upper[k]!r}; "
+            f"the matrix is not symmetric: a[{i}, {j}] = {float(lower[k])!r} but a[{j}, {i}] = {float(upper[k])!r}; "
             "give one triangle with view='lower' or view='upper' if the other is not meant"
         )
 
@@ -95,52 +126,59 @@ def read_system(matrix: Any, structure: str, view: str) -> System:
     view : {"full", "lower", "upper"}
         Which triangle holds the entries; the other one is ignored unless "full".
     """
-    if structure not in STRUCTURES:
+    if not isinstance(structure, str) or structure not in STRUCTURES:
         raise InvalidValueError(f"structure is {structure!r}; allowed are {', '.join(STRUCTURES)}")
-    if view not in VIEWS:
+    if not isinstance(view, str) or view not in VIEWS:
         raise InvalidValueError(f"view is {view!r}; allowed are {', '.join(VIEWS)}")
     operand = read_operand(matrix)
     rows, columns = operand.shape
     if rows != columns:
         raise InvalidValueError(f"the matrix is {rows} x {columns}; a direct solve needs a square one")
     if operand.data.dtype.kind == "c":
-        raise NotSupportedError("complex matrices are not supported yet; this build solves real symmetric systems")
-    bad = first_nonfinite(operand.data)
-    if bad >= 0:
-        raise NonFiniteError(f"the matrix has {operand.data[bad]} at entry {bad} (caller's order)", bad)
+        raise NotSupportedError(_NO_COMPLEX)
+    if operand.kind != "dense":
+        shared = {name: getattr(operand, name) for name in ("ptr", "ind", "row", "col")}
+        operand = replace(
+            operand, **{name: array.copy() for name, array in shared.items() if array is not None}
+        )
+    values = operand.data.astype(np.float64, copy=False)
     if view != "full":
         pattern = canonicalize(operand, "lower_as_lower" if view == "lower" else "upper_as_lower")
-        return _settled(operand, structure, f"its {view} triangle was given", pattern, None)
+        lower = _finite_gather(pattern, values, False)
+        return _settled(
+            System(operand, structure, f"its {view} triangle was given", False, pattern, None, False), lower
+        )
+    pattern = canonicalize(operand, "lower")
+    lower = _finite_gather(pattern, values, True)
     evidence = symmetry(operand)
     if structure == "G" or (structure == "auto" and not evidence.symmetric):
         raise NotSupportedError(
             "unsymmetric matrices (structure 'G') are not supported yet; the largest relative difference between "
             f"a[i, j] and a[j, i] is {evidence.max_relative_difference:.1e}"
         )
-    pattern = canonicalize(operand, "lower")
     upper = canonicalize(operand, "upper_as_lower") if evidence.pattern_symmetric else None
-    if not evidence.symmetric:
-        values = operand.data.astype(np.float64)
-        if upper is not None:
-            _check_equal(pattern, pattern.gather(values), upper.gather(values))
-        raise InvalidValueError(
-            f"structure {structure!r} was asked for, but the matrix is not symmetric: the largest relative difference "
-            f"is {evidence.max_relative_difference:.1e}"
-        )
-    return _settled(operand, structure, "a[i, j] equals a[j, i] everywhere", pattern, upper)
+    if not evidence.symmetric and upper is not None:
+        _check_equal(pattern, lower, upper.gather(values))
+    _refuse_unsymmetric(evidence, structure)
+    why = "a[i, j] equals a[j, i] everywhere"
+    return _settled(System(operand, structure, why, False, pattern, upper, True), lower)
 
 
-def _settled(operand: Operand, structure: str, why: str, pattern: Canonical, upper: Canonical | None) -> System:
+def _settled(system: System, values: NDArray[np.float64]) -> System:
+    """Turn the structure asked for into the one that holds."""
+    structure, why = system.structure, system.reason
     if structure in ("HPD", "H"):  # the same thing for a real matrix
-        structure, why = {"HPD": "SPD", "H": "S"}[structure], "a real Hermitian matrix is symmetric"
-        return System(operand, structure, why, False, pattern, upper)
+        return replace(
+            system,
+            structure={"HPD": "SPD", "H": "S"}[structure],
+            reason="a real Hermitian matrix is symmetric",
+        )
     if structure != "auto":
-        return System(operand, structure, "asked for", False, pattern, upper)
-    values = pattern.gather(operand.data.astype(np.float64))
-    positive = bool(positive_diagonal(pattern, values))
-    if positive:
-        return System(operand, "SPD", f"{why} and the diagonal is positive: Cholesky is tried first", True, pattern, upper)
-    return System(operand, "S", f"{why}; the diagonal is not all positive", True, pattern, upper)
+        return replace(system, reason="asked for")
+    if positive_diagonal(system.pattern, values):
+        why += " and the diagonal is positive: Cholesky is tried first"
+        return replace(system, structure="SPD", reason=why, open_choice=True)
+    return replace(system, structure="S", reason=f"{why}; the diagonal is not all positive", open_choice=True)
 
 
 def positive_diagonal(pattern: Canonical, values: NDArray[np.float64]) -> bool:
