@@ -31,6 +31,8 @@ class PivotStats(NamedTuple):
         Pivots replaced by ``pivot_epsilon`` (sign kept).
     zero : int
         Pivots found zero to working precision.
+    doubtful : int
+        Pivots accepted although their column is so small that it may be rounding.
     """
 
     one_by_one: int
@@ -38,6 +40,7 @@ class PivotStats(NamedTuple):
     delayed: int
     perturbed: int
     zero: int
+    doubtful: int
 
 
 @dataclass(frozen=True)

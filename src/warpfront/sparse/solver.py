@@ -152,7 +152,7 @@ class DirectSolver:
                 scaling="none" if factor.scale is None else "symmetric equilibration",
                 inertia=factor.inertia,
                 inertia_certain=factor.status in (Status.OK, Status.SINGULAR)
-                and factor.pivots.perturbed == 0,
+                and factor.pivots.perturbed + factor.pivots.doubtful == 0,
                 pivots=factor.pivots,
                 nnz_factor=factor.nnz_factor,
                 flops=self._symbolic.flops,

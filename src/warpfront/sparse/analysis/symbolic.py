@@ -15,9 +15,9 @@ __all__ = ["Symbolic", "build_symbolic"]
 
 # A child is merged into its parent when the merged node has at most ALWAYS columns, or at most WIDTH[t] columns with a
 # share of stored zeros below ZEROS[t].
-ALWAYS = 4
-WIDTH = np.array([16, 48, 1 << 40], np.int64)
-ZEROS = np.array([0.4, 0.1, 0.05])
+ALWAYS = 8
+WIDTH = np.array([32, 64, 1 << 40], np.int64)
+ZEROS = np.array([0.5, 0.2, 0.05])
 TASK_SHARE = 1.0 / 12.0
 
 

@@ -18,7 +18,7 @@ from warpfront.backend.jit import njit
 from warpfront.backend._intrinsics import view
 from warpfront.sparse.numeric._dense_kernels import subtract_columns
 
-__all__ = ["PANEL", "ldlt_panel", "scale_by_d"]
+__all__ = ["PANEL", "exchange", "ldlt_panel", "scale_by_d"]
 
 PANEL = 32
 ALPHA = 0.6403882032022076  # (1 + sqrt(17)) / 8
@@ -39,8 +39,8 @@ def _largest(x, begin, end, skip):
 
 
 @njit(cache=True, nogil=True)
-def _swap(a, ld, rows, w, ldw, panel, ind, k, r):
-    """Exchange rows and columns k < r of the trapezoid, of the finished columns and of W."""
+def exchange(a, ld, rows, w, ldw, panel, ind, k, r):
+    """Exchange rows and columns k < r of the trapezoid, of the finished columns, and of W's columns panel..k."""
     if k == r:
         return
     for p in range(k):
@@ -144,7 +144,7 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
     a : float[ld * full]
         The front; read and written.
     rows, full : int
-        Rows of the front and fully summed columns.
+        Rows of the front, and of the part in which partners are sought: all columns begin..full are up to date.
     candidates : int
         Columns begin..candidates are looked at; the rest was rejected in this pass.
     force : bool
@@ -154,7 +154,7 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
     ind, d, kind : int32[rows], float[2 * full], int8[full]
         Row indices (permuted along), D and the kind of each pivot; written.
     stats : int64[8]
-        Added to: 1x1, 2x2, perturbed, zero, positive, negative.
+        Added to: 1x1, 2x2, perturbed, zero, positive, negative, doubtful.
 
     Returns
     -------
@@ -169,7 +169,8 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
         below = max(size, _largest(x, full, rows, -1)[1])
         akk = abs(x[k])
         choice, place = ONE, k
-        if max(akk, below) <= rule.zero:
+        largest = max(akk, below)
+        if largest <= rule.zero:
             choice = ZERO
         elif not (akk >= ALPHA * size and akk >= rule.threshold * below):
             if r >= 0:
@@ -185,9 +186,11 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
                     stats[2] += 1
                     if floor == 0.0:
                         choice = ZERO
+        if choice != NONE and choice != ZERO and largest <= rule.doubt:
+            stats[6] += 1
         if choice == NONE:
             candidates -= 1
-            _swap(a, ld, rows, w, ldw, begin, ind, k, candidates)
+            exchange(a, ld, rows, w, ldw, begin, ind, k, candidates)
         elif choice == ZERO:
             for i in range(k, rows):
                 x[i] = 0.0
@@ -200,7 +203,7 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
             k += 1
         elif choice == ONE:
             if place != k:
-                _swap(a, ld, rows, w, ldw, begin, ind, k, place)
+                exchange(a, ld, rows, w, ldw, begin, ind, k, place)
                 y[k], y[place] = y[place], y[k]
                 for i in range(k, rows):
                     x[i] = y[i]
@@ -212,7 +215,7 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
             stats[4 if x[k] > 0.0 else 5] += 1
             k += 1
         else:
-            _swap(a, ld, rows, w, ldw, begin, ind, k + 1, place)  # x is a finished column of W by now: swapped with it
+            exchange(a, ld, rows, w, ldw, begin, ind, k + 1, place)  # x is a finished column of W by now: swapped with it
             y[k + 1], y[place] = y[place], y[k + 1]
             _write_two(a, ld, rows, x, y, k, d)
             kind[k] = 2

@@ -91,11 +91,11 @@ def _right_operand_overload(rule, state, tid, s, row, count, k0, k1, owner):
 
 @njit(cache=True, nogil=True)
 def _update_tile(rule, state, tid, job, tile):
-    """TRAIL: fully summed columns behind k1. CONTRIBUTION: a tile of the contribution block, all pivots at once."""
+    """TRAIL: columns job.child..job.span of the panel. CONTRIBUTION: a tile of the contribution block. Pivots k0..k1."""
     node, s, k0, k1 = state.node, job.node, job.k0, job.k1
     ld, full, at = node[s, ROWS], node[s, FULL], node[s, PANEL_AT]
-    first = k1 if job.kind == TRAIL else full
-    columns = (full if job.kind == TRAIL else ld) - first
+    first = job.child if job.kind == TRAIL else full
+    columns = (job.span if job.kind == TRAIL else ld) - first
     size = ld - first
     ti, tj = _corner(tile, (columns + TILE - 1) // TILE, (size + TILE - 1) // TILE)
     row, column = ti * TILE, tj * TILE
@@ -108,7 +108,7 @@ def _update_tile(rule, state, tid, job, tile):
         shift = ldc - size
         c = view(state.stack, node[s, BLOCK_AT] + shift + row + (shift + column) * ldc, (n - 1) * ldc + m)
     fresh = job.kind == CONTRIBUTION
-    chunk = k1 - k0 if job.kind == TRAIL else state.limits[WORK_ROWS]
+    chunk = k1 - k0 if job.owner >= 0 else state.limits[WORK_ROWS]
     begin = k0
     while begin < k1 or fresh:
         end = min(k1, begin + chunk)

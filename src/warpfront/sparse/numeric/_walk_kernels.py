@@ -14,9 +14,9 @@ from warpfront.backend.jit import njit
 from numba.extending import overload
 
 from warpfront.backend._intrinsics import atomic_add, atomic_cas, load_acquire, relax, store_release, view
-from warpfront.sparse.numeric._assembly_kernels import child_map, enter_a
+from warpfront.sparse.numeric._assembly_kernels import add_block_columns, child_map, enter_a
 from warpfront.sparse.numeric._dense_kernels import TILE, cholesky_columns, update
-from warpfront.sparse.numeric._ldlt_kernels import ldlt_panel
+from warpfront.sparse.numeric._ldlt_kernels import exchange, ldlt_panel
 from warpfront.sparse.numeric._team_kernels import (
     CLOSED,
     IND_OVER,
@@ -66,6 +66,8 @@ NEED_MEMORY, NOT_POSITIVE = 1, 2
 DELAYED, LOW, HIGH = 8, 9, 10  # columns of FactorState.stats behind the eight of ldlt_panel
 DIAGONAL = 96  # width of a Cholesky block column in a large front
 NARROW = 32
+OUTER = 128  # columns of an LDL^T block: its update of the rest runs at full depth
+SMALL = 64  # rows of a front that is factored whole in scratch
 LARGE = 160  # rows of a front from which blocks are DIAGONAL wide
 
 
@@ -177,11 +179,16 @@ def _eliminate_cholesky(rule, plan, state, tid, team, s):
             share(rule, state, tid, team, Job(SOLVE_ROWS, s, k0, k1, tiles, tid, 0, 0), (ld - k1) * (k1 - k0) * step)
         if k1 < full:
             cost = (ld - k1) * (full - k1) * (k1 - k0)
-            share(rule, state, tid, team, Job(TRAIL, s, k0, k1, tiles_of(ld - k1, full - k1), tid, 0, 0), cost)
+            share(rule, state, tid, team, Job(TRAIL, s, k0, k1, tiles_of(ld - k1, full - k1), tid, k1, full), cost)
     return full
 
 
-def _eliminate_ldlt(rule, plan, state, tid, team, s):
+@njit(cache=True, nogil=True)
+def _eliminate_block(rule, state, tid, team, s, begin, end, force):
+    """Pivots among columns begin..end, which are up to date; panels inside, each followed by its update of the block.
+
+    Returns the first column not eliminated; the rejected ones stand behind it, brought up to date.
+    """
     node = state.node
     ld, full = node[s, ROWS], node[s, FULL]
     panel = view(state.panel, node[s, PANEL_AT], ld * full)
@@ -189,26 +196,49 @@ def _eliminate_ldlt(rule, plan, state, tid, team, s):
     d = view(state.diagonal, 2 * node[s, PIVOT_AT], 2 * full)
     kind = view(state.kind, node[s, PIVOT_AT], full)
     work = view(state.work, tid * state.limits[WORK_SPAN], state.limits[WORK_SPAN])
-    stats = state.stats[tid]
-    force = False
+    k, candidates = begin, end
+    while k < candidates:
+        k1, candidates = ldlt_panel(
+            rule, panel, ld, ld, end, candidates, k, force, work, ld, ind, d, kind, state.stats[tid]
+        )
+        if k1 > k and k1 < end:
+            cost = (ld - k1) * (end - k1) * (k1 - k)
+            share(rule, state, tid, team, Job(TRAIL, s, k, k1, tiles_of(ld - k1, end - k1), tid, k1, end), cost)
+        k = k1
+    return k
+
+
+def _eliminate_ldlt(rule, plan, state, tid, team, s):
+    """Passes over the columns until a pass eliminates nothing.
+
+    First by blocks of OUTER columns, partners sought inside the block; then over all columns left; last, where nothing
+    can be delayed, whatever is left is forced. Rejected columns move to the end, to be looked at in the next pass.
+    """
+    node = state.node
+    ld, full = node[s, ROWS], node[s, FULL]
+    panel = view(state.panel, node[s, PANEL_AT], ld * full)
+    ind = view(state.ind, node[s, IND_AT], ld)
     last_chance = ld == full or rule.perturb == 1
-    k = 0
-    candidates = full
-    pass_start = 0
+    effort = 0 if full > OUTER else 1
+    k, candidates, pass_start = 0, full, 0
     while k < full:
-        k1, candidates = ldlt_panel(rule, panel, ld, ld, full, candidates, k, force, work, ld, ind, d, kind, stats)
-        if k1 > k and k1 < full:
-            cost = (ld - k1) * (full - k1) * (k1 - k)
-            share(rule, state, tid, team, Job(TRAIL, s, k, k1, tiles_of(ld - k1, full - k1), tid, 0, 0), cost)
+        end = min(candidates, k + OUTER) if effort == 0 else candidates
+        k1 = _eliminate_block(rule, state, tid, team, s, k, end, effort == 2)
+        if k1 > k and end < full:
+            cost = (ld - end) * (full - end) * (k1 - k)
+            share(rule, state, tid, team, Job(TRAIL, s, k, k1, tiles_of(ld - end, full - end), -1, end, full), cost)
+        for j in range(k1, end):
+            candidates -= 1
+            if candidates > j:
+                exchange(panel, ld, ld, panel, 0, j, ind, j, candidates)
         k = k1
         if k >= candidates and k < full:
             if k == pass_start:
-                if not last_chance or force:
+                effort += 1
+                if effort > 2 or (effort == 2 and not last_chance):
                     break
-                force = True
-            pass_start = k
-            candidates = full
-    stats[DELAYED] += full - k
+            pass_start, candidates = k, full
+    state.stats[tid, DELAYED] += full - k
     return k
 
 
@@ -246,6 +276,97 @@ def _pop_children(plan, state, tid, s):
                 stats[tid, HIGH] = max(stats[tid, HIGH], at + ((size * size + 7) & ~7))
 
 
+def _eliminate_small(rule, front, rows, full, root, work, ind, d, kind, stats):
+    """Factor the first columns of a small front and update all the rest; returns as `_eliminate`."""
+
+
+@overload(_eliminate_small, inline="never")
+def _eliminate_small_overload(rule, front, rows, full, root, work, ind, d, kind, stats):
+    return _eliminate_small_cholesky if is_cholesky(rule) else _eliminate_small_ldlt
+
+
+def _eliminate_small_cholesky(rule, front, rows, full, root, work, ind, d, kind, stats):
+    for k in range(0, full, NARROW):
+        width = min(NARROW, full - k)
+        start = k + k * rows
+        bad = cholesky_columns(view(front, start, rows * rows - start), rows, rows - k, width)
+        if bad >= 0:
+            return -1 - k - bad
+        after = k + width
+        if after < rows:
+            a = view(front, after + k * rows, rows * rows - after - k * rows)
+            c = view(front, after + after * rows, rows * rows - after - after * rows)
+            update(rule.gemm, c, rows, a, rows, a, rows, rows - after, rows - after, width, True, False)
+    return full
+
+
+def _eliminate_small_ldlt(rule, front, rows, full, root, work, ind, d, kind, stats):
+    last_chance = rows == full or rule.perturb == 1
+    force = False
+    k, candidates, pass_start = 0, full, 0
+    while k < full:
+        k1, candidates = ldlt_panel(rule, front, rows, rows, full, candidates, k, force, work, rows, ind, d, kind, stats)
+        if k1 > k and k1 < rows:
+            a = view(front, k1 + k * rows, rows * rows - k1 - k * rows)
+            c = view(front, k1 + k1 * rows, rows * rows - k1 - k1 * rows)
+            b = view(work, k1, rows * (k1 - k) - k1)
+            update(rule.gemm, c, rows, a, rows, b, rows, rows - k1, rows - k1, k1 - k, True, False)
+        k = k1
+        if k >= candidates and k < full:
+            if k == pass_start:
+                if not last_chance or force:
+                    break
+                force = True
+            pass_start, candidates = k, full
+    stats[DELAYED] += full - k
+    return k
+
+
+@njit(cache=True, nogil=True)
+def _small_front(rule, plan, state, tid, s, root):
+    """A front that fits the cache: assembled and eliminated whole in scratch, then copied out."""
+    node, limits = state.node, state.limits
+    rows, full, at = node[s, ROWS], node[s, FULL], node[s, PIVOT_AT]
+    own = plan.node_ptr[s + 1] - plan.node_ptr[s]
+    front = view(state.work, tid * limits[WORK_SPAN], rows * rows)
+    for i in range(rows * rows):
+        front[i] = 0
+    enter_a(plan, state.values, s, front, rows, full - own)
+    place = view(state.work_map, tid * limits[MAP_SPAN], limits[MAP_SPAN])
+    shift = 0
+    for c in range(plan.child_ptr[s], plan.child_ptr[s + 1]):
+        child = plan.child_ind[c]
+        delayed = node[child, FULL] - node[child, DONE]
+        size = child_map(plan, child, delayed, own, full - own, shift, place)
+        shift += delayed
+        block = view(state.stack, node[child, BLOCK_AT], size * size)
+        add_block_columns(block, size, place, delayed, front, rows, 0, 0, size)
+    work = view(state.work, tid * limits[WORK_SPAN] + SMALL * SMALL, limits[WORK_SPAN] - SMALL * SMALL)
+    ind = view(state.ind, node[s, IND_AT], rows)
+    d = view(state.diagonal, 2 * at, 2 * full)
+    kind = view(state.kind, at, full)
+    done = _eliminate_small(rule, front, rows, full, root, work, ind, d, kind, state.stats[tid])
+    if done < 0:
+        _report(state.sync, plan.node_ptr[s] - 1 - done, NOT_POSITIVE)
+        return False
+    node[s, DONE] = done
+    panel = view(state.panel, node[s, PANEL_AT], rows * done)
+    for i in range(rows * done):
+        panel[i] = front[i]
+    if not _push_block(plan, state, tid, s, root):
+        _report(state.sync, plan.node_ptr[s], NEED_MEMORY)
+        return False
+    size = rows - done
+    block = view(state.stack, node[s, BLOCK_AT], size * size)
+    for j in range(size):
+        source = view(front, done + j + (done + j) * rows, size - j)
+        target = view(block, j + j * size, size - j)
+        for i in range(size - j):
+            target[i] = source[i]
+    _pop_children(plan, state, tid, s)
+    return True
+
+
 @njit(cache=True, nogil=True)
 def _front(rule, plan, state, tid, team, s, root):
     """Assemble and eliminate one front; false when the walk above it must stop."""
@@ -254,6 +375,8 @@ def _front(rule, plan, state, tid, team, s, root):
         _report(state.sync, plan.node_ptr[s], NEED_MEMORY)
         return False
     ld, full = node[s, ROWS], node[s, FULL]
+    if ld <= SMALL:
+        return _small_front(rule, plan, state, tid, s, root)
     span = max(1, 32768 // ld)
     share(rule, state, tid, team, Job(CLEAR, s, 0, 0, (full + span - 1) // span, tid, 0, span), ld * full)
     enter_a(plan, state.values, s, view(state.panel, node[s, PANEL_AT], ld * full), ld, full - plan.node_ptr[s + 1] + plan.node_ptr[s])

@@ -17,6 +17,7 @@ from warpfront.sparse.numeric.plan import CholeskyRule, FactorState, LdltRule
 
 __all__ = ["Factor", "FactorOptions", "factorize"]
 
+DOUBT = 1e-11  # pivots whose column is smaller, relative to the scaled matrix, make the inertia uncertain
 SMALL_FLOPS = 2e6  # below this a second thread costs more than it brings
 
 
@@ -33,9 +34,9 @@ class FactorOptions:
     pivot_threshold : float
         u: entries of L stay below 1/u (LDL^T).
     zero_pivot : float
-        Columns with no entry above this are zero pivots, for a matrix scaled to entries near 1 (LDL^T).
+        Columns with no entry above this share of the largest scaled entry are zero pivots (LDL^T).
     pivot_epsilon : float
-        Size of a perturbed pivot (LDL^T, ``perturb`` only).
+        Size of a perturbed pivot, relative to the largest scaled entry (LDL^T, ``perturb`` only).
     perturb : bool
         Perturb what fails the threshold in its front instead of delaying it (LDL^T).
     """
@@ -118,24 +119,14 @@ def factorize(
 
     dtype = values.dtype
     threads = max(1, options.threads) if symbolic.flops > SMALL_FLOPS else 1
-    rule: CholeskyRule | LdltRule
-    if options.cholesky:
-        rule = CholeskyRule(blas_address("gemm", dtype.name), blas_address("trsm", dtype.name))
-    else:
-        rule = LdltRule(
-            blas_address("gemm", dtype.name),
-            options.pivot_threshold,
-            options.zero_pivot,
-            options.pivot_epsilon,
-            int(options.perturb),
-        )
     spare = 0.1
     while True:
         if state is None:
             state = allocate(symbolic, dtype, threads, pivoting=not options.cholesky, spare=spare)
         _reset(symbolic, state)
         pattern = symbolic.pattern
-        scale_values(pattern.ptr, pattern.ind, values, np.ones(0) if scale is None else scale, state.values)
+        largest = scale_values(pattern.ptr, pattern.ind, values, np.ones(0) if scale is None else scale, state.values)
+        rule = _rule(options, dtype.name, largest)
         buffers = state
 
         def body(tid: int, buffers: FactorState = buffers) -> None:
@@ -150,6 +141,21 @@ def factorize(
         if word == walk.OK_WORD or (word & 255) != walk.NEED_MEMORY:
             return _verdict(symbolic, state, options, scale, word)
         state, spare = None, 2 * spare + 0.1
+
+
+def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | LdltRule:
+    """Rule with the tolerances made absolute: they are relative to the largest scaled entry."""
+    gemm = blas_address("gemm", dtype)
+    if options.cholesky:
+        return CholeskyRule(gemm, blas_address("trsm", dtype))
+    return LdltRule(
+        gemm,
+        options.pivot_threshold,
+        options.zero_pivot * largest,
+        DOUBT * largest,
+        options.pivot_epsilon * largest,
+        int(options.perturb),
+    )
 
 
 def _reset(symbolic: Symbolic, state: FactorState) -> None:
@@ -174,11 +180,11 @@ def _verdict(
     if word != walk.OK_WORD:
         column = int(symbolic.perm[word >> 8])
         status = Status.NOT_POSITIVE_DEFINITE
-        return Factor(symbolic, state, options, scale, status, column, Inertia(0, 0, 0), PivotStats(0, 0, 0, 0, 0))
+        return Factor(symbolic, state, options, scale, status, column, Inertia(0, 0, 0), PivotStats(0, 0, 0, 0, 0, 0))
     if options.cholesky:
-        stats = PivotStats(n, 0, 0, 0, 0)
+        stats = PivotStats(n, 0, 0, 0, 0, 0)
         return Factor(symbolic, state, options, scale, Status.OK, -1, Inertia(n, 0, 0), stats)
-    ones, twos, perturbed, zero, positive, negative, _, _, delayed = state.stats[:, :9].sum(axis=0).tolist()
+    ones, twos, perturbed, zero, positive, negative, doubtful, _, delayed = state.stats[:, :9].sum(axis=0).tolist()
     status, column = Status.OK, -1
     if zero:
         status = Status.SINGULAR
@@ -193,5 +199,5 @@ def _verdict(
         status,
         column,
         Inertia(positive, negative, zero),
-        PivotStats(ones, twos, delayed, perturbed, zero),
+        PivotStats(ones, twos, delayed, perturbed, zero, doubtful),
     )

@@ -15,6 +15,7 @@ __all__ = ["allocate", "state_bytes"]
 PANEL_COLUMNS = 34  # L D of one LDL^T panel and its candidates
 TILE_WORDS = 192 * 256
 WORK_ROWS = 256
+SMALL = 64  # as in _walk_kernels
 SYNC_WORDS = 96
 
 
@@ -46,7 +47,7 @@ def allocate(symbolic: Symbolic, dtype: DTypeLike, threads: int, *, pivoting: bo
     span = (int(symbolic.stack_words * (1 + share)) + 8 * extra + 7) & ~7
     root = (int(symbolic.root_words * (1 + share)) + 8 * extra + 7) & ~7
     rows = symbolic.max_front + min(extra, int(symbolic.max_front * share) + 32 if pivoting else 0)
-    work = max(PANEL_COLUMNS * rows, TILE_WORDS) if pivoting else 0
+    work = SMALL * SMALL + (max(PANEL_COLUMNS * max(rows, SMALL), TILE_WORDS) if pivoting else 0)
     limits = np.array(
         [panel_end, ind_end, pivot_end, span, threads * span, threads * span + root, work, WORK_ROWS, rows], np.int64
     )

@@ -118,6 +118,8 @@ class LdltRule(NamedTuple):
         u: entries of L stay below 1/u.
     zero : float
         A fully summed column with no entry above this is a zero pivot.
+    doubt : float
+        A pivot whose column has no entry above this may as well be rounding; it is counted.
     epsilon : float
         Size given to a perturbed pivot.
     perturb : int
@@ -127,5 +129,6 @@ class LdltRule(NamedTuple):
     gemm: int
     threshold: float
     zero: float
+    doubt: float
     epsilon: float
     perturb: int
