@@ -1,8 +1,9 @@
 """Proof of kernels, suite by suite: what `warpfront verify` runs.
 
-Each algorithm room that has kernels is one entry of `ROOMS`, which says what suites it has. A suite ends in one
-of three ways: ``passed`` (every check ran and found nothing), ``failed`` (a finding), ``not run`` with the reason
-(no GPU, no compiler). Nothing that was not run counts as passed, and a suite without a single check is a failure.
+Each algorithm room that has kernels is one entry of `ROOMS`, which says what suites it has. A suite ends in
+one of three ways: ``passed`` (every check ran and found nothing), ``failed`` (a finding), ``not run`` with
+the reason (no GPU, no compiler). Nothing that was not run counts as passed, and a suite without a single
+check is a failure.
 
 plan
     Host tests of the launch plan.
