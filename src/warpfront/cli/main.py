@@ -25,7 +25,11 @@ from warpfront.errors import InvalidValueError, NotSupportedError, NumericalErro
 __all__ = ["COMMANDS", "EXIT_CODES", "main"]
 
 # Command -> module:attribute. Adding a command is one line here; help lists them in this order.
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "solve": "warpfront.cli.solve:solve",
+    "analyze": "warpfront.cli.analyze:analyze",
+    "info": "warpfront.cli.info:info",
+}
 
 # First match wins.
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (

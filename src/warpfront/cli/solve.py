@@ -1,0 +1,84 @@
+"""``warpfront solve``: solve a sparse system from files, and say how well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["solve"]
+
+REPORT_SUFFIXES = (".json", ".html")
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def solve(
+    matrix: Annotated[Path, typer.Argument(metavar="A", help="Matrix: .mtx, .rb, .hb, .rsa (all also .gz) or .npz.")],
+    rhs: Annotated[
+        Path | None,
+        typer.Argument(metavar="[B]", help="Right-hand sides. Without it b = A x is made from x = ones.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write x: .mtx, .mtx.gz or .npz.", show_default=False)
+    ] = None,
+    structure: Annotated[str, typer.Option(help="auto, SPD (Cholesky), S (LDL^T) or G.")] = "auto",
+    ordering: Annotated[str, typer.Option(help="auto, amd, metis, level_set or natural.")] = "auto",
+    view: Annotated[str, typer.Option(help="full, or the triangle that holds the entries: lower, upper.")] = "full",
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="CPU threads. Default: all this process may use.", show_default=False)
+    ] = None,
+    refine: Annotated[
+        int | None, typer.Option(min=0, max=100, help="Refinement steps at most. Default: 2.", show_default=False)
+    ] = None,
+    report: Annotated[
+        list[Path] | None, typer.Option(help="Write a report: .json or .html. May be repeated.", show_default=False)
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a figure of A, L, fronts and times: .png, .svg or .pdf.", show_default=False)
+    ] = None,
+) -> None:
+    """Solve A x = b for a sparse matrix from a file, and say how well it went.
+
+    Exit codes: 0 solved; 2 a file or an option is wrong; 3 refused: singular, not positive definite, not finite, or not
+    accurate; 4 not supported by this build.
+    """
+    from warpfront.cli import _files as files
+    from warpfront.cli._run import Request, solve_files
+
+    reports = report or []
+    inputs = [path for path in (matrix, rhs) if path is not None]
+    files.check_output(output, "--output", files.SOLUTION_SUFFIXES, inputs)
+    files.check_output(plot, "--plot", PLOT_SUFFIXES, inputs)
+    for path in reports:
+        files.check_output(path, "--report", REPORT_SUFFIXES, inputs)
+    outcome = solve_files(Request(matrix, rhs, structure, ordering, view, threads, refine))
+    if outcome.x is not None and outcome.error is None and output is not None:
+        files.write_solution(output, outcome.x)
+    for path in reports:
+        if path.suffix.lower() == ".json":
+            from warpfront.cli._record import write_json
+
+            write_json(path, outcome)
+        else:
+            from warpfront.cli._page import write_html
+
+            write_html(path, outcome)
+    if outcome.error is not None:
+        raise outcome.error
+    if plot is not None:
+        from warpfront.cli._rows import phase_times
+        from warpfront.sparse.plots import plot_solver
+
+        title = f"{matrix.name}: backward error {outcome.backward_error:.1e}"
+        plot_solver(outcome.solver, title, phase_times(outcome)).savefig(plot)
+    _show(outcome, [path for path in (output, *reports, plot) if path is not None])
+
+
+def _show(outcome: object, written: list[Path]) -> None:
+    from warpfront.cli._rows import Section, print_sections, sections
+
+    found = sections(outcome)  # type: ignore[arg-type]
+    if written:
+        found.append(Section("Written", tuple(("", str(path)) for path in written)))
+    print_sections(found)
