@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "solve": "warpfront.cli.solve:solve",
     "analyze": "warpfront.cli.analyze:analyze",
     "info": "warpfront.cli.info:info",
+    "verify": "warpfront.cli.verify:verify",
 }
 
 # First match wins.
