@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import warpfront
 from warpfront.backend import simt
 from warpfront.backend.simt import In, Out, Struct
 from warpfront.backend.simt.findings import SimtError
@@ -76,7 +78,8 @@ def test_cache_is_keyed_by_everything_that_enters_the_build(folder, tmp_path):
 
 def test_two_processes_may_build_the_same_file_at_once(folder, tmp_path):
     code = (
-        "import sys, pathlib; from warpfront.backend import simt;"
+        f"import sys, pathlib; sys.path.insert(0, {str(Path(warpfront.__file__).parents[1])!r});"
+        "from warpfront.backend import simt;"
         f"print(simt.build(pathlib.Path({str(folder / 'small.cu')!r}), ['stop'], "
         f"folder=pathlib.Path({str(tmp_path)!r})).library)"
     )

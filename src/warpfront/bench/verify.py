@@ -93,6 +93,9 @@ class Room:
 # Adding a room is one entry here.
 ROOMS: dict[str, Room] = {
     "runner": Room("runner", {"simt": ("tests/simt", "-m", "simt")}),
+    "device": Room(
+        "device", {"simt": ("tests/backend", "-m", "simt"), "cuda": ("tests/backend", "-m", "cuda")}
+    ),
     "transpose": Room(
         "transpose",
         {

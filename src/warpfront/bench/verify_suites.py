@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -77,22 +76,13 @@ def pytest_checks(
     tree = root if root is not None else source_tree()
     with tempfile.TemporaryDirectory(prefix="warpfront-verify-") as folder:
         report = Path(folder, "report.xml")
-        command = [
-            *prefix,
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            f"--junitxml={report}",
-        ]
+        command = [*prefix, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         words = [*arguments] if options.everything else _without_slow(arguments)
+        words += [f"--junitxml={report}", "-o", f"pythonpath={tree / 'src'}"]
         begin = perf_counter()
         done = subprocess.run(
             [*command, *words],
             cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree / "src")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

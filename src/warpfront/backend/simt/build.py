@@ -8,7 +8,6 @@ UndefinedBehaviorSanitizer).
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -227,9 +226,7 @@ def _publish(target: Path, make: Callable[[Path], None]) -> None:
 
 
 def _run(command: Sequence[str], what: str) -> str:
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"{what} failed:\n{done.stderr[-8000:]}")
     return done.stdout
