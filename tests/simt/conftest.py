@@ -1,4 +1,4 @@
-"""The runner's own tests: kernels built once per session, skipped by name where there is no g++."""
+"""The runner's own tests: kernels built once per session."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from warpfront.backend import simt
 KERNELS = Path(__file__).parent / "kernels"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def toolchain():
+def pytest_collection_modifyitems(items):
+    """Skip by name where a tool of the runner is missing (``test_toolchain.py`` fails there in CI)."""
     reason = simt.available()
-    if reason:
-        pytest.skip(reason)
+    for item in items if reason else ():
+        if item.get_closest_marker("simt"):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def fault_names():

@@ -22,7 +22,14 @@ def line_of(name):
 
 @pytest.fixture(scope="module")
 def checked():
-    kernels = ("undefined_shift", "halo_global", "halo_shared", "removed_barrier", "missing_lane")
+    kernels = (
+        "undefined_shift",
+        "halo_global",
+        "halo_shared",
+        "removed_barrier",
+        "missing_lane",
+        "copy_beyond",
+    )
     return simt.AddressSimt(
         KERNELS / "faults.cu", [f"{n}<{flag}>" for n in kernels for flag in ("true", "false")]
     )
@@ -36,6 +43,7 @@ FAULTS = {
     "undefined_shift": ("undefined behaviour", 1, 32, lambda: [Out(np.empty(32, np.int32))]),
     "halo_global": ("address", 2, 32, lambda: [f32(64), Out(np.empty(64, np.float32)), 64]),
     "halo_shared": ("undefined behaviour", 1, 32, lambda: [f32(34), Out(np.empty(32, np.float32))]),
+    "copy_beyond": ("out of bounds", 1, 32, lambda: [f32(128), Out(np.empty(32, np.float32))]),
     "missing_lane": ("missing lane", 1, 32, lambda: [np.arange(32, dtype=np.int32), np.zeros(32, np.int32)]),
 }
 
@@ -58,7 +66,7 @@ def test_results_are_those_of_the_race_build(checked):
 
 
 def test_structures_and_patterns_run_clean():
-    patterns = simt.AddressSimt(KERNELS / "patterns.cu", ["by_value", "pipeline", "histogram"])
+    patterns = simt.AddressSimt(KERNELS / "patterns.cu", ["by_value", "pipeline", "histogram", "bulk"])
     a = np.arange(70.0).reshape(7, 10)
     out = np.empty((10, 7))
     patterns.launch("by_value", (2, 2), (8, 4), [Struct(a, np.int32(7), np.int32(10), Out(out)), 0.5]).check()
@@ -68,3 +76,9 @@ def test_structures_and_patterns_run_clean():
     y = np.empty_like(x)
     patterns.launch("pipeline", 1, 64, [x, Out(y), 3]).check()
     np.testing.assert_array_equal(y.reshape(3, 32), x.reshape(3, 32)[:, ::-1])
+    bins = np.zeros(16, np.int32)
+    patterns.launch("histogram", 2, 32, [np.arange(80, dtype=np.int32) % 16, bins, 80]).check()
+    np.testing.assert_array_equal(bins, np.full(16, 5))
+    z = np.empty(128, np.float32)
+    patterns.launch("bulk", 1, 64, [f32(128), Out(z)]).check()
+    np.testing.assert_array_equal(z.reshape(2, 64), f32(128).reshape(2, 64)[:, ::-1])

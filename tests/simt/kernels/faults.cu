@@ -176,6 +176,17 @@ template <bool Faulty> __global__ void early_copy(const float *a, float *b) {
   b[t] = s[127 - t];  // @ early_copy
 }
 
+// An asynchronous copy reads past the end of its input.
+template <bool Faulty> __global__ void copy_beyond(const float *a, float *b) {
+  __shared__ __align__(16) float s[128];
+  const int t = threadIdx.x;
+  simt::cp_async(s + 4 * t, a + 4 * t + (Faulty ? 4 : 0), 16, 16);  // @ copy_beyond
+  simt::cp_async_commit();
+  simt::cp_async_wait(0);
+  __syncthreads();
+  b[t] = s[127 - t];
+}
+
 // Sixteen-byte loads need addresses that are multiples of sixteen.
 template <bool Faulty> __global__ void misaligned(const float *a, float *b) {
   const float4 v = *reinterpret_cast<const float4 *>(a + 4 * threadIdx.x + (Faulty ? 1 : 0));  // @ misaligned
@@ -192,4 +203,15 @@ template <bool Faulty> __global__ void written_input(const float *a, float *b) {
 template <bool Faulty> __global__ void undefined_shift(int *b) {
   const int t = threadIdx.x;
   b[t] = 1 << (Faulty ? t + 1 : t % 31);  // @ undefined_shift
+}
+
+// A flag is read atomically and then, in the same breath, plainly, while another block stores it atomically.
+template <bool Faulty> __global__ void mixed_flag(int *flag, int *out) {
+  if (blockIdx.x == 1) {
+    simt::relaxed_store(flag, 1);  // @ mixed_flag
+    return;
+  }
+  const int first = simt::relaxed_load(flag);
+  out[0] = first >= 0 ? 1 : 0;
+  if (Faulty) out[0] += *flag >= 0;  // @ mixed_flag
 }

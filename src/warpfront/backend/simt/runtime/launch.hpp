@@ -5,9 +5,6 @@
 
 #include "order.hpp"
 #include "simt_launch.hpp"
-#ifdef SIMT_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
 
 extern "C" const simt::Entry simt_table[];
 extern "C" const unsigned simt_table_size;

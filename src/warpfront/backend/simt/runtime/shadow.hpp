@@ -3,9 +3,13 @@
 // access splits a cell in four, so neighbouring bytes of different threads are not a race.
 #pragma once
 #include "clocks.hpp"
+#ifdef SIMT_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace rt {
 void preempt();
+void abandon(Thread *t);
 
 inline Lanes *&readers(Cell *c) { return g.lanes_heads[c->extra - 1]; }
 inline void clear_readers(Cell *c) {
@@ -36,8 +40,11 @@ inline void add_reader(Cell *c, u32 thread, u32 clock, u32 pc, bool atomic) {
     l->next = readers(c);
     readers(c) = l;
   }
-  l->mask |= 1u << lane;
-  l->atomic = (l->atomic & ~(1u << lane)) | (static_cast<u32>(atomic) << lane);
+  const u32 bit = 1u << lane;
+  // A plain read stays on record for as long as the thread's epoch lasts.
+  const bool plain = !atomic || ((l->mask & bit) && l->clock[lane] == clock && !(l->atomic & bit));
+  l->mask |= bit;
+  l->atomic = plain ? l->atomic & ~bit : l->atomic | bit;
   l->clock[lane] = clock;
   l->pc[lane] = pc;
 }
@@ -84,7 +91,9 @@ inline void check_order(Cell *c, const Access &a) {
   Thread *t = a.t;
   const bool atomic = a.flags & af_atomic;
   if (!(a.flags & af_write)) {
-    if (c->r_thread == t->id && c->r_clock == t->clock && !(c->flags & cf_readers)) return;
+    // Already read in this epoch: nothing new, unless that was atomic and this is not.
+    const bool again = c->r_thread == t->id && c->r_clock == t->clock && !(c->flags & cf_readers);
+    if (again && (atomic || !(c->flags & cf_r_atomic))) return;
     if (c->w_clock && c->w_thread != t->id && !(atomic && (c->flags & cf_w_atomic)) && c->w_clock > known(t, c->w_thread))
       report_race(a, c->w_thread, c->w_pc, af_write | (c->flags & cf_w_atomic ? af_atomic : 0u));
     if (!(c->flags & cf_readers) && c->r_clock && c->r_thread != t->id && c->r_clock > known(t, c->r_thread)) widen(c);
@@ -200,6 +209,15 @@ inline void access_at(const void *where, u32 size, u32 flags, u32 pc) {
   ++g.accesses;
   if (--g.quantum == 0) preempt();
   Access a = {t, flags, pc, size, p, sp_global};
+#ifdef SIMT_ASAN
+  // Only the runtime's own accesses (atomics, copies) come here in this build; the sanitizer knows what is valid.
+  if (flags & af_write) g.polls = 0;
+  if (__asan_region_is_poisoned(const_cast<void *>(where), size)) {
+    report_access(k_out_of_bounds, a);
+    abandon(t);
+  }
+  return;
+#endif
   Cell *c = cell_of(p, t, &a.space);
   if (!c) return other_memory(a);
   if ((size & (size - 1)) == 0 && (p & (size - 1)) && size <= 16) report_access(k_misaligned, a);

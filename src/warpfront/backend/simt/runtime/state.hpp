@@ -25,7 +25,7 @@ using uptr = std::uintptr_t;
 // The numbers are part of the C interface; report.py names them.
 enum Kind : int {
   k_race = 1, k_out_of_bounds, k_uninitialised, k_divergent_barrier, k_exit_before_barrier, k_missing_lane,
-  k_shuffle_source, k_deadlock, k_misaligned, k_read_only, k_wild, k_foreign_local, k_trap, k_pending_copy, k_stack,
+  k_shuffle_source, k_deadlock, k_misaligned, k_read_only, k_wild, k_foreign_local, k_trap, k_pending_copy,
 };
 enum Space : int { sp_global, sp_shared, sp_local, sp_other };
 enum AccessFlags : u32 { af_write = 1, af_atomic = 2, af_async = 4 };
