@@ -214,7 +214,9 @@ class Kernel:
         self.compile_seconds = compiled.seconds
         self.from_cache = compiled.cached
         _activate(device)
-        self._code = ObjectCode.from_cubin(compiled.cubin, symbol_mapping=compiled.names)
+        # The driver takes symbols as bytes, and cuda.core hands the mapping's values on as they are.
+        symbols: dict[str, Any] = {name: symbol.encode() for name, symbol in compiled.names.items()}
+        self._code = ObjectCode.from_cubin(compiled.cubin, symbol_mapping=symbols)
         self._kernel = self._code.get_kernel(expression)
         sizes = [info.size for info in self._kernel.arguments_info]
         if sizes != [_SIZES[letter] for letter in signature]:
