@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -74,6 +76,33 @@ def test_cache_is_keyed_by_everything_that_enters_the_build(folder, tmp_path):
     finally:
         (folder / "part.cuh").write_text("#define PART(v) (v)\n", encoding="utf-8")
     assert not list((tmp_path / "cache").glob(".new-*"))
+
+
+def test_cache_drops_what_was_unused_for_longest(folder, tmp_path):
+    kept = [
+        simt.build(folder / "small.cu", ["stop"], folder=tmp_path, defines=[("N", str(k))]) for k in range(3)
+    ]
+    week = 7 * 24 * 3600
+    for age, built in enumerate(kept):
+        os.utime(built.library.parent, (time.time() - (10 - age) * week,) * 2)
+    evict = import_module("warpfront.backend.simt.build")._evict
+    evict(tmp_path, 2)  # three builds and the runtime, which is new
+    assert [built.library.exists() for built in kept] == [False, False, True]
+    evict(tmp_path, 0)
+    assert len(list(tmp_path.iterdir())) == 1, "what was used today stays"
+
+
+def test_a_damaged_entry_is_built_again(folder, tmp_path):
+    built = simt.build(folder / "small.cu", ["stop"], folder=tmp_path)
+    (built.library.parent / "build.json").unlink()
+    again = simt.build(folder / "small.cu", ["stop"], folder=tmp_path)
+    assert again == built
+    assert again.library.exists()
+
+
+def test_several_files_are_built_at_once(folder, tmp_path):
+    requests = [(folder / "small.cu", ["stop"]), (folder / "small.cu", ["by_value"])]
+    assert [b.names for b in simt.build_many(requests, folder=tmp_path)] == [("stop",), ("by_value",)]
 
 
 def test_two_processes_may_build_the_same_file_at_once(folder, tmp_path):

@@ -8,16 +8,19 @@ UndefinedBehaviorSanitizer).
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from time import time
 
 from warpfront.backend import settings
 from warpfront.errors import InvalidValueError, NotSupportedError, WarpfrontError
@@ -62,6 +65,7 @@ _RACE = (
 )
 _ADDRESS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-omit-frame-pointer")
 _REDZONE_BYTES = 64
+_KEPT_ENTRIES = 256  # of one to two megabytes each
 _INCLUDE_LINE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _TBSS_VARIABLE = re.compile(r"(\t\.section\t\.tbss[^\n]*\n(?:(?!\t\.section)[^\n]*\n)*?\t\.zero\t\d+\n)")
 _LIBRARY_CALL = re.compile(r"(\t(?:call|jmp|bl|b)\t)(memcpy|memmove|memset)\b")
@@ -162,7 +166,13 @@ def build(
     key = _key((*_closure(source, folders), *_runtime_files()), (*flags, *names, str(source), kind))
     target = root / key
     if not (target / "build.json").is_file():
-        _publish(target, lambda work: _compile(source, tuple(names), kind, flags, folders, root, work))
+        _publish(
+            target,
+            "build.json",
+            lambda work: _compile(source, tuple(names), kind, flags, folders, root, work),
+        )
+    with suppress(OSError):  # a cache that cannot be written still serves; it just cannot record the use
+        os.utime(target)
     shared = tuple((str(n), int(a), int(s)) for n, a, s in json.loads((target / "build.json").read_text()))
     return Build(source, tuple(names), target / "kernel", shared, kind)
 
@@ -210,19 +220,37 @@ def _key(files: Sequence[Path], words: Sequence[str]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _publish(target: Path, make: Callable[[Path], None]) -> None:
-    """Fill a folder beside ``target`` and rename it into place; another process may get there first."""
+def _publish(target: Path, marker: str, make: Callable[[Path], None]) -> None:
+    """Fill a folder beside ``target`` and rename it into place; another process may get there first.
+
+    A folder without the file ``marker`` is a damaged entry and is replaced.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
     try:
         make(work)
+        if target.is_dir() and not (target / marker).is_file():
+            shutil.rmtree(target, ignore_errors=True)
         try:
             work.rename(target)
         except OSError:
-            if not target.is_dir():
+            if not (target / marker).is_file():
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    _evict(target.parent, _KEPT_ENTRIES)
+
+
+def _evict(root: Path, kept: int) -> None:
+    """Remove the entries unused for longest, beyond ``kept``; never one used within a day."""
+    ages = []
+    for entry in root.iterdir():
+        with suppress(OSError):  # another process may have removed it
+            ages.append((entry.stat().st_mtime, entry))
+    old = time() - 24 * 3600
+    for used, entry in sorted(ages)[: max(len(ages) - kept, 0)]:
+        if used < old:
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _run(command: Sequence[str], what: str) -> str:
@@ -251,7 +279,7 @@ def _runtime_object(kind: str, root: Path) -> Path:
         )
 
     if not (target / "runtime.o").is_file():
-        _publish(target, make)
+        _publish(target, "runtime.o", make)
     return target / "runtime.o"
 
 
