@@ -32,13 +32,15 @@ def blas() -> dict[str, str]:
     """Name, version and kernel of the BLAS inside SciPy, which the solver calls."""
     from warpfront.backend.cpu import _blas_controller
 
-    for library in _blas_controller().info():
-        return {
-            "name": str(library["internal_api"]),
-            "version": str(library["version"]),
-            "kernel": str(library.get("architecture", "unknown")),
-        }
-    return {"name": "unknown", "version": "unknown", "kernel": "unknown"}
+    libraries = _blas_controller().info()
+    # NumPy brings another copy; in a wheel the folder's name tells them apart
+    own = [library for library in libraries if "scipy" in str(library["filepath"]).lower()]
+    library = (own or libraries or [{}])[0]
+    return {
+        "name": str(library.get("internal_api", "unknown")),
+        "version": str(library.get("version", "unknown")),
+        "kernel": str(library.get("architecture", "unknown")),
+    }
 
 
 def cpu_model() -> str:

@@ -244,7 +244,7 @@ def _draw_seconds(axes: Any, seconds: Mapping[str, tuple[float, float]]) -> None
         axes.barh(at, 1e3 * compile_, left=1e3 * work, color="white", edgecolor=INK, hatch="///", label="compiling (once)")
         axes.legend(fontsize=8, frameon=False)
     for k in range(len(names)):
-        axes.annotate(f" {1e3 * work[k]:.3g}", (1e3 * (work[k] + compile_[k]), k), va="center", fontsize=8)
+        axes.annotate(f" {1e3 * work[k]:,.{0 if work[k] >= 0.1 else 1}f}", (1e3 * (work[k] + compile_[k]), k), va="center", fontsize=8)
     axes.set_yticks(at, names, fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.12)
