@@ -86,7 +86,8 @@ def _bordered(rng, n):
 
 
 def _delayed(rng, n):
-    """About 70% of the columns have no acceptable pivot where they lie: tiny diagonals, large entries far right."""
+    """About 70% of the columns have no acceptable pivot where they lie: tiny diagonals, large entries far
+    right."""
     far = max(1, int(0.3 * n))
     a = np.zeros((n, n))
     a[:-far, :-far] = np.diag(1e-7 * rng.uniform(0.5, 1.0, n - far))
@@ -170,7 +171,8 @@ def laplacian_2d(k):
 
 
 def leaves_on_hubs(leaves, hubs, seed=0):
-    """Leaves with a tiny diagonal hang on a few hubs: no leaf is a pivot where it lies, all are delayed to the root."""
+    """Leaves with a tiny diagonal hang on a few hubs: no leaf is a pivot where it lies, all are delayed to
+    the root."""
     rng = np.random.default_rng(seed)
     i = np.repeat(np.arange(leaves), 3)
     j = rng.integers(0, hubs, 3 * leaves)
@@ -180,10 +182,13 @@ def leaves_on_hubs(leaves, hubs, seed=0):
 
 
 def with_dense_root(n, root, seed=0, *, indefinite):
-    """Sparse tridiagonal blocks that all hang on a dense part of ``root`` rows: fronts wide enough to be shared."""
+    """Sparse tridiagonal blocks that all hang on a dense part of ``root`` rows: fronts wide enough to be
+    shared."""
     rng = np.random.default_rng(seed)
     outer = n - root
-    line = sp.diags_array([np.full(outer - 1, -1.0), np.full(outer, 4.0), np.full(outer - 1, -1.0)], offsets=[-1, 0, 1])
+    line = sp.diags_array(
+        [np.full(outer - 1, -1.0), np.full(outer, 4.0), np.full(outer - 1, -1.0)], offsets=[-1, 0, 1]
+    )
     i = np.repeat(np.arange(outer), 2)
     j = rng.integers(0, root, 2 * outer)
     b = sp.csr_array((rng.standard_normal(2 * outer), (i, j)), shape=(outer, root))

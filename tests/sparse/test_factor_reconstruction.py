@@ -1,4 +1,5 @@
-"""``P^T S A S P = L D L^T`` and the eigenvalue count, over random patterns; every pivot, not only the solution."""
+"""``P^T S A S P = L D L^T`` and the eigenvalue count, over random patterns; every pivot, not only the
+solution."""
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def check_shape(dense):
-    """L is unit or positive lower triangular, D symmetric with blocks of order 1 and 2, perm a permutation."""
+    """L is unit or positive lower triangular, D symmetric with blocks of order 1 and 2, perm a
+    permutation."""
     n = dense.perm.size
     assert sorted(dense.perm) == list(range(n))
     assert np.all(np.triu(dense.L, 1) == 0)
@@ -51,6 +53,8 @@ def test_indefinite(kind, n, seed):
     if expected is None:
         return
     assert factor.inertia == expected
+    if expected.zero == 0 and dense_inertia(a, 1e-6) is not None:
+        assert factor.solver.report.factor.inertia_certain  # no hedging where there is no doubt
     assert sum(factor.inertia) == n
     assert factor.solver.status == (Status.SINGULAR if expected.zero else Status.OK)
     if expected.zero == 0:
@@ -131,6 +135,8 @@ def test_threshold_bounds_the_factor(threshold):
         a = INDEFINITE[list(INDEFINITE)[seed % 12]](rng, 50)
         expected = dense_inertia(a)
         factor = ldlt(sp.csr_array(a), pivot_threshold=threshold, check="status")
+        assert np.isfinite(factor.L.toarray()).all()
+        assert sum(factor.inertia) == 50
         if expected is not None and threshold >= 0.01:
             assert factor.inertia == expected
             assert reconstruction_error(a, reconstruct(factor)) <= 1e-10

@@ -1,4 +1,5 @@
-"""Singular matrices: three counts, a column that is truly to blame, and never a wrong count called certain."""
+"""Singular matrices: three counts, a column that is truly to blame, and never a wrong count called
+certain."""
 
 import numpy as np
 import pytest
@@ -98,7 +99,8 @@ def test_star_with_zero_diagonal():
 
 
 def test_consistent_singular_system_in_status_mode():
-    """``check="status"``: the answer solves the system where it can be solved, and the status says singular."""
+    """``check="status"``: the answer solves the system where it can be solved, and the status says
+    singular."""
     a = np.diag([1.0, 2.0, 0.0, -3.0])
     solver = factored(a)
     b = np.array([1.0, 2.0, 0.0, 3.0])

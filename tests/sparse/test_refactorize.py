@@ -1,4 +1,5 @@
-"""refactorize is factorize, to the last bit: factor, D, inertia and solution, in any order and with any thread count."""
+"""refactorize is factorize, to the last bit: factor, D, inertia and solution, in any order and with any
+thread count."""
 
 import threading
 
@@ -7,7 +8,14 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matrices_for_tests import INDEFINITE, laplacian_2d, leaves_on_hubs, mirrored, positive_definite, with_dense_root
+from matrices_for_tests import (
+    INDEFINITE,
+    laplacian_2d,
+    leaves_on_hubs,
+    mirrored,
+    positive_definite,
+    with_dense_root,
+)
 
 from warpfront import DirectSolver, Inertia, Status
 from warpfront.errors import (
@@ -43,7 +51,8 @@ def with_values(pattern, seed, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["random", "zero block", "arrow", "bordered block diagonal", "70% delayed", "all 2x2", "empty rows"]
+    "kind",
+    ["random", "zero block", "arrow", "bordered block diagonal", "70% delayed", "all 2x2", "empty rows"],
 )
 @settings(max_examples=6)
 @given(n=st.integers(1, 60), seed=st.integers(0, 2**32 - 1))
@@ -67,7 +76,8 @@ def test_old_new_old(kind, n, seed):
 
 
 def test_old_new_old_with_retry_for_memory():
-    """New values delay far more pivots than planned; the old ones then give the old bits in the larger buffers."""
+    """New values delay far more pivots than planned; the old ones then give the old bits in the larger
+    buffers."""
     new = leaves_on_hubs(400, 5)
     old = new.copy()
     old.setdiag(np.random.default_rng(0).uniform(10.0, 20.0, 405))
@@ -281,7 +291,8 @@ def test_values_edited_in_place_have_no_effect_until_refactorize():
 
 
 def test_indices_sorted_in_place_by_scipy_are_noticed():
-    """SciPy sorts a matrix's arrays in place behind the caller's back: the entry order is then another one."""
+    """SciPy sorts a matrix's arrays in place behind the caller's back: the entry order is then another
+    one."""
     a = sp.csr_array((np.array([1.0, 4.0, 5.0, 1.0]), np.array([1, 0, 1, 0]), np.array([0, 2, 4])))
     a.has_sorted_indices = False
     solver = DirectSolver(a).factorize()
@@ -336,7 +347,8 @@ def test_status_resets_after_singular_values():
 
 
 def test_auto_follows_the_values():
-    """auto: positive definite -> indefinite -> positive definite, always the right inertia, always by name."""
+    """auto: positive definite -> indefinite -> positive definite, always the right inertia, always by
+    name."""
     spd = laplacian_2d(6)
     saddle = spd - 2.5 * sp.eye_array(36)
     eigenvalues = np.linalg.eigvalsh(saddle.toarray())

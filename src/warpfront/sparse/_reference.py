@@ -1,7 +1,7 @@
-"""What a symmetric factorisation has to be, in dense float64 NumPy: the statement every sparse test compares with.
+"""What a symmetric factorisation has to be, in dense float64 NumPy: what every sparse test compares with.
 
-Nothing here knows fronts, trees or sweeps. A factor is read through its public face (``L``, ``perm``, ``scale``,
-``diagonal()``) and multiplied out.
+Nothing here knows fronts, trees or sweeps. A factor is read through its public face (``L``, ``perm``,
+``scale``, ``diagonal()``) and multiplied out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DenseFactor(NamedTuple):
 
 
 def dense_symmetric(matrix: Any, view: str = "full") -> Floats:
-    """Return the n x n float64 matrix that ``matrix`` (sparse, dense or CSR triple) stands for; duplicates add up."""
+    """Return the float64[n, n] that ``matrix`` (sparse, dense or CSR triple) stands for; duplicates add up."""
     from scipy import sparse
 
     if isinstance(matrix, tuple):
@@ -96,7 +96,8 @@ def reconstruction_error(matrix: Floats, factor: DenseFactor) -> float:
 def dense_inertia(matrix: Floats, gap: float = 1e-11) -> Inertia | None:
     """Count eigenvalues by sign; None where one lies too near zero, relative to the largest, to be called.
 
-    An eigenvalue is zero below ``1e-13`` times the largest and nonzero above ``gap`` times it. The matrix is first
+    An eigenvalue is zero below ``1e-13`` times the largest and nonzero above ``gap`` times it. The matrix is
+    first
     scaled by powers of two to row maxima near 1, a congruence: the counts stay, the gap becomes clear.
     """
     n = matrix.shape[0]
@@ -121,9 +122,10 @@ def dense_inertia(matrix: Floats, gap: float = 1e-11) -> Inertia | None:
 
 
 def backward_errors(matrix: Any, x: Floats, b: Floats) -> tuple[float, float]:
-    """Normwise ``|b - Ax| / (|A||x| + |b|)`` (infinity norm) and componentwise (Oettli and Prager 1964), worst column.
+    """Return the normwise and the componentwise backward error, the worst over the columns.
 
-    The residual is summed in extended precision where the machine has it.
+    Normwise ``|b - Ax| / (|A||x| + |b|)`` in the infinity norm; componentwise after Oettli and Prager (1964). The
+    residual is summed in extended precision where the machine has it.
     """
     dense = dense_symmetric(matrix).astype(np.longdouble)
     x, b = np.atleast_2d(np.asarray(x).T).T, np.atleast_2d(np.asarray(b).T).T

@@ -66,6 +66,9 @@ _AFTER_FACTOR: dict[str, Callable[[DirectSolver], Any]] = {
 
 def read_result(solver: DirectSolver, name: str) -> Any:
     """Read one result; raises when its phase has not run, when it is refused, or unknown."""
+    allowed = sorted({*_AFTER_ANALYSIS, *_AFTER_FACTOR, *solver._settings.values})
+    if not isinstance(name, str):
+        raise InvalidValueError(f"a name is a string, not {name!r}; allowed are {', '.join(allowed)}")
     if name in _AFTER_ANALYSIS:
         if solver._symbolic is None:
             raise NotAnalyzedError(f"{name!r} before analyze()")
@@ -74,7 +77,6 @@ def read_result(solver: DirectSolver, name: str) -> Any:
         return _AFTER_FACTOR[name](solver)
     if name in REFUSED:
         raise NotSupportedError(f"parameter {name!r} is not supported: {REFUSED[name]}")
-    allowed = sorted({*_AFTER_ANALYSIS, *_AFTER_FACTOR, *solver._settings.values})
     raise InvalidValueError(f"unknown parameter {name!r}; allowed are {', '.join(allowed)}")
 
 
@@ -87,7 +89,8 @@ def raise_outcome(factor: Factor) -> None:
         )
     if factor.status == Status.SINGULAR:
         raise SingularMatrixError(
-            f"the matrix is singular to working precision: column {column} has no pivot; inertia {tuple(factor.inertia)}",
+            f"the matrix is singular to working precision: column {column} has no pivot; "
+            f"inertia {tuple(factor.inertia)}",
             column,
         )
     if factor.status == Status.NON_FINITE:
@@ -112,7 +115,7 @@ _PARTS = {"solve_fwd": 1, "solve_diag": 2, "solve_bwd": 4}
 
 
 def run_phases(solver: DirectSolver, phases: str, x: NDArray[np.float64] | None, b: Any) -> None:
-    """Run phases in the order given. Each part of a solve reads the part before it, the first one reads ``b``."""
+    """Run phases in the order given. A part of a solve reads the part before it, the first one ``b``."""
     if not isinstance(phases, str):
         raise InvalidValueError(f"the phase is {phases!r}; allowed are {', '.join(_PHASES)}, joined by '|'")
     names = [name.strip() for name in phases.split("|")]
@@ -156,16 +159,17 @@ def _solve_part(
 ) -> NDArray[np.float64]:
     if solver._factor is None:
         raise NotFactorizedError(f"phase {name!r} before 'factorization'")
-    if name != "solve":
-        solver._usable()
-    if name == "solve":
-        return solver.solve(b if current is None else current)
     from warpfront.sparse.inputs import right_hand_side
 
     n = solver._system.pattern.n_cols
     source = right_hand_side(b, n) if current is None or name == "solve_refinement" else current
     if source.shape != x.shape:
         raise InvalidValueError(f"b has shape {source.shape} and x {x.shape}; they must be equal")
+    if name == "solve":
+        return solver.solve(source)
+    factor = solver._usable()
+    if solver._check == "raise":
+        raise_outcome(factor)
     columns = np.atleast_2d(source.T).copy()
     out = np.empty_like(columns)
     refiner = solver._refined()

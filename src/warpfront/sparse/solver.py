@@ -35,13 +35,13 @@ class DirectSolver:
     Parameters
     ----------
     A : sparse matrix, dense array or CSR triple
-        float64 (other real dtypes are converted), n x n. scipy.sparse csr, csc, coo, bsr, matrix or array; a dense 2-D
-        array; ``(indptr, indices, data)``. Unsorted and duplicate entries are fine; duplicates are summed.
+        float64 (other real dtypes are converted), n x n. scipy.sparse csr, csc, coo, bsr, matrix or array; a
+        dense 2-D array; ``(indptr, indices, data)``. Unsorted and duplicate entries are fine; duplicates are summed.
         Read at construction and at `refactorize`; editing it in place later has no effect.
     structure : {"auto", "SPD", "S"}
-        ``SPD``: positive definite, LL^T. ``S``: symmetric indefinite, LDL^T with exact inertia. ``auto`` finds out and
-        says what it found in ``report.analysis``: with a positive diagonal Cholesky is tried, and LDL^T takes over
-        where it stops.
+        ``SPD``: positive definite, LL^T. ``S``: symmetric indefinite, LDL^T with exact inertia. ``auto`` finds
+        out and says what it found in ``report.analysis``: with a positive diagonal Cholesky is tried, and LDL^T
+        takes over where it stops.
     view : {"full", "lower", "upper"}
         Where the entries are; with "lower" or "upper" the other triangle is ignored.
     device : {"auto", "cpu"}
@@ -173,11 +173,12 @@ class DirectSolver:
         Parameters
         ----------
         values : float[nnz] or matrix
-            New values in the caller's own entry order (duplicates as before), or a matrix of the analysed kind and
-            pattern.
+            New values in the caller's own entry order (duplicates as before), or a matrix of the analysed kind
+            and pattern.
         diagonal_shift : (float, float), optional
-            ``(dw, dc)``: ``dw`` is added to the diagonal entries that are positive or zero, ``dc`` subtracted from the
-            negative ones (inertia correction of an interior-point method). Every diagonal entry must be stored.
+            ``(dw, dc)``: ``dw`` is added to the diagonal entries that are positive or zero, ``dc`` subtracted
+            from the negative ones (inertia correction of an interior-point method). Every diagonal entry must
+            be stored.
 
         Raises
         ------
@@ -215,8 +216,8 @@ class DirectSolver:
         RefinementFailedError
             The normwise backward error stays above ``ir_tol`` (``check="raise"``).
         SingularMatrixError, NotPositiveDefiniteError, NonFiniteError
-            The factorisation failed (``check="raise"``). With ``check="status"`` a singular factor gives the solution
-            whose components of zero pivots are zero, any other failed factor NaN; `status` says so.
+            The factorisation failed (``check="raise"``). With ``check="status"`` a singular factor gives the
+            solution whose components of zero pivots are zero, any other failed factor NaN; `status` says so.
         """
         if not isinstance(trans, str) or trans not in ("N", "T", "H"):
             raise InvalidValueError(f"trans is {trans!r}; allowed are 'N', 'T', 'H'")
@@ -266,7 +267,7 @@ class DirectSolver:
 
     @property
     def memory_estimates(self) -> dict[str, int]:
-        """Bytes planned by the analysis: factor, contribution blocks of one thread, and their sum with the indices."""
+        """Bytes planned: factor, contribution blocks of one thread, indices, and their sum."""
         if self._symbolic is None:
             raise NotAnalyzedError("memory_estimates before analyze()")
         plan = self._symbolic.plan
@@ -305,8 +306,8 @@ class DirectSolver:
             self._factor = self._refiner = None
 
     def get(self, name: str) -> Any:
-        """Read a setting, or a result by its cuDSS name (``lu_nnz``, ``npivots``, ``inertia``, ``info``, ...)."""
-        if name in self._settings.values:
+        """Read a setting, or a result by its cuDSS name (``lu_nnz``, ``npivots``, ``inertia``, ...)."""
+        if isinstance(name, str) and name in self._settings.values:
             return self._settings[name]
         return read_result(self, name)
 

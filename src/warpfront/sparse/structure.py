@@ -97,8 +97,8 @@ def _finite_gather(pattern: Canonical, flat: NDArray[np.float64], whole: bool) -
 def _refuse_unsymmetric(evidence: SymmetryEvidence, structure: str) -> None:
     if not evidence.symmetric:
         raise InvalidValueError(
-            f"structure {structure!r} was asked for, but the matrix is not symmetric: the largest relative difference "
-            f"is {evidence.max_relative_difference:.1e}"
+            f"structure {structure!r} was asked for, but the matrix is not symmetric: the largest relative "
+            f"difference is {evidence.max_relative_difference:.1e}"
         )
 
 
@@ -111,8 +111,8 @@ def _check_equal(pattern: Canonical, lower: NDArray[np.float64], upper: NDArray[
         j = int(np.searchsorted(pattern.ptr, k, side="right")) - 1
         i = int(pattern.ind[k])
         raise InvalidValueError(
-            f"the matrix is not symmetric: a[{i}, {j}] = {float(lower[k])!r} but a[{j}, {i}] = {float(upper[k])!r}; "
-            "give one triangle with view='lower' or view='upper' if the other is not meant"
+            f"the matrix is not symmetric: a[{i}, {j}] = {float(lower[k])!r} but "
+            f"a[{j}, {i}] = {float(upper[k])!r}; give one triangle with view='lower' or view='upper' if the other is not meant"
         )
 
 
@@ -153,8 +153,8 @@ def read_system(matrix: Any, structure: str, view: str) -> System:
     evidence = symmetry(operand)
     if structure == "G" or (structure == "auto" and not evidence.symmetric):
         raise NotSupportedError(
-            "unsymmetric matrices (structure 'G') are not supported yet; the largest relative difference between "
-            f"a[i, j] and a[j, i] is {evidence.max_relative_difference:.1e}"
+            "unsymmetric matrices (structure 'G') are not supported yet; the largest relative difference "
+            f"between a[i, j] and a[j, i] is {evidence.max_relative_difference:.1e}"
         )
     upper = canonicalize(operand, "upper_as_lower") if evidence.pattern_symmetric else None
     if not evidence.symmetric and upper is not None:
