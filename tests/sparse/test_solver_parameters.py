@@ -12,21 +12,64 @@ from warpfront.sparse.parameters import REFUSED, SETTINGS
 from warpfront.sparse.results import read_result
 
 # the specification's list, by cuDSS names in lower case; written down here once more on purpose
-SPECIFIED_SETTINGS = """
-solve_alg max_lu_nnz use_superpanels nd_ubfactor nd_partition_tree user_host_interrupt downcast_factors
-perm_row perm_col
-reordering_alg matching_alg factorization_alg solve_mode ir_n_steps ir_tol pivot_type pivot_threshold
-pivot_epsilon
-pivot_epsilon_alg host_nthreads nd_nlevels ubatch_size ubatch_index ubatch_mask schur_mode user_schur_indices
-deterministic_mode user_perm hybrid_mode hybrid_device_memory_limit hybrid_execute_mode device_count
-device_indices comm
-use_matching use_cuda_register_memory
-""".split()
-SPECIFIED_DATA = """
-info lu_nnz npivots inertia perm_reorder_row perm_reorder_col perm_matching scale_row scale_col diag
-memory_estimates flops
-nsuperpanels schur_shape schur_matrix ir_n_steps perm_row perm_col
-""".split()
+SPECIFIED_SETTINGS = [
+    "solve_alg",
+    "max_lu_nnz",
+    "use_superpanels",
+    "nd_ubfactor",
+    "nd_partition_tree",
+    "user_host_interrupt",
+    "downcast_factors",
+    "perm_row",
+    "perm_col",
+    "reordering_alg",
+    "matching_alg",
+    "factorization_alg",
+    "solve_mode",
+    "ir_n_steps",
+    "ir_tol",
+    "pivot_type",
+    "pivot_threshold",
+    "pivot_epsilon",
+    "pivot_epsilon_alg",
+    "host_nthreads",
+    "nd_nlevels",
+    "ubatch_size",
+    "ubatch_index",
+    "ubatch_mask",
+    "schur_mode",
+    "user_schur_indices",
+    "deterministic_mode",
+    "user_perm",
+    "hybrid_mode",
+    "hybrid_device_memory_limit",
+    "hybrid_execute_mode",
+    "device_count",
+    "device_indices",
+    "comm",
+    "use_matching",
+    "use_cuda_register_memory",
+]
+SPECIFIED_DATA = [
+    "info",
+    "lu_nnz",
+    "npivots",
+    "inertia",
+    "perm_reorder_row",
+    "perm_reorder_col",
+    "perm_matching",
+    "scale_row",
+    "scale_col",
+    "diag",
+    "memory_estimates",
+    "flops",
+    "nsuperpanels",
+    "schur_shape",
+    "schur_matrix",
+    "ir_n_steps",
+    "perm_row",
+    "perm_col",
+]
 EXAMPLES = {
     "reordering_alg": "natural", "user_perm": [2, 0, 1], "scaling": "none", "pivot_threshold": 0.1,
     "pivot_epsilon": 1e-10, "zero_pivot_tol": 1e-13, "on_unstable": "perturb", "host_nthreads": 2,
@@ -90,10 +133,10 @@ def test_wrong_kinds_are_refused_and_change_nothing(name):
     "perm", [[0, 0, 1], [0, 1], [0, 1, 3], [0.0, 1.0, 2.0], [[0, 1, 2]], "abc", [-1, 0, 1]]
 )
 def test_bad_permutations(perm):
+    s = solver()
+    s.set("user_perm", perm)
     with pytest.raises(InvalidValueError, match="user_perm"):
-        solver_with = solver()
-        solver_with.set("user_perm", perm)
-        solver_with.analyze()
+        s.analyze()
 
 
 @pytest.mark.parametrize("name", ["nonsense", "pivot_treshold", "", 5, None, ["ir_tol"]])

@@ -46,7 +46,7 @@ class DenseFactor(NamedTuple):
 
 
 def dense_symmetric(matrix: Any, view: str = "full") -> Floats:
-    """Return the float64[n, n] that ``matrix`` (sparse, dense or CSR triple) stands for; duplicates add up."""
+    """Return the float64[n, n] that ``matrix`` (sparse, dense, CSR triple) stands for; duplicates add up."""
     from scipy import sparse
 
     if isinstance(matrix, tuple):
@@ -124,8 +124,8 @@ def dense_inertia(matrix: Floats, gap: float = 1e-11) -> Inertia | None:
 def backward_errors(matrix: Any, x: Floats, b: Floats) -> tuple[float, float]:
     """Return the normwise and the componentwise backward error, the worst over the columns.
 
-    Normwise ``|b - Ax| / (|A||x| + |b|)`` in the infinity norm; componentwise after Oettli and Prager (1964). The
-    residual is summed in extended precision where the machine has it.
+    Normwise ``|b - Ax| / (|A||x| + |b|)`` in the infinity norm; componentwise after Oettli and Prager (1964).
+    The residual is summed in extended precision where the machine has it.
     """
     dense = dense_symmetric(matrix).astype(np.longdouble)
     x, b = np.atleast_2d(np.asarray(x).T).T, np.atleast_2d(np.asarray(b).T).T

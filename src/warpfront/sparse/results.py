@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from warpfront.sparse.numeric.factorize import Factor
     from warpfront.sparse.solver import DirectSolver
 
-__all__ = ["raise_outcome", "read_result", "run_phases"]
+__all__ = ["memory_estimates", "raise_outcome", "read_result", "reciprocal_condition", "run_phases"]
 
 
 def _diagonal(solver: DirectSolver) -> NDArray[np.float64]:
@@ -78,6 +78,39 @@ def read_result(solver: DirectSolver, name: str) -> Any:
     if name in REFUSED:
         raise NotSupportedError(f"parameter {name!r} is not supported: {REFUSED[name]}")
     raise InvalidValueError(f"unknown parameter {name!r}; allowed are {', '.join(allowed)}")
+
+
+def memory_estimates(solver: DirectSolver) -> dict[str, int]:
+    """Bytes planned: factor, contribution blocks of one thread, indices, and their sum."""
+    if solver._symbolic is None:
+        raise NotAnalyzedError("memory_estimates before analyze()")
+    plan = solver._symbolic.plan
+    factor = 8 * int(plan.panel_ptr[-1])
+    stack = 8 * (solver._symbolic.stack_words + solver._symbolic.root_words)
+    index = sum(int(array.nbytes) for array in plan)
+    return {
+        "factor": factor,
+        "contribution_blocks": stack,
+        "indices": index,
+        "total": factor + stack + index,
+    }
+
+
+def reciprocal_condition(solver: DirectSolver) -> float:
+    """Reciprocal 1-norm condition estimate; 0 for a singular matrix, NaN where no factor was found."""
+    from warpfront.sparse.solve import _residual_kernels as kernels
+    from warpfront.sparse.solve.condition import inverse_norm_estimate
+
+    factor = solver._factored()
+    n = factor.symbolic.n
+    if factor.status != Status.OK:
+        return 0.0 if factor.status == Status.SINGULAR else float("nan")
+    if n == 0:
+        return 1.0
+    pattern = solver._system.pattern
+    norm = float(kernels.row_sums(pattern.ptr, pattern.ind, solver._values))
+    product = norm * inverse_norm_estimate(n, solver._solve_once)
+    return 1.0 / product if np.isfinite(product) and product > 0 else 0.0
 
 
 def raise_outcome(factor: Factor) -> None:

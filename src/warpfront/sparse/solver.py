@@ -20,7 +20,13 @@ from warpfront.errors import (
 from warpfront.report import AnalysisRecord, FactorRecord, Inertia, PivotStats, SolveRecord, SolverReport
 from warpfront.sparse.inputs import check_out, right_hand_side, shift_diagonal
 from warpfront.sparse.parameters import Settings
-from warpfront.sparse.results import raise_outcome, read_result, run_phases
+from warpfront.sparse.results import (
+    memory_estimates,
+    raise_outcome,
+    read_result,
+    reciprocal_condition,
+    run_phases,
+)
 from warpfront.sparse.structure import positive_diagonal, read_system
 
 if TYPE_CHECKING:
@@ -36,12 +42,12 @@ class DirectSolver:
     ----------
     A : sparse matrix, dense array or CSR triple
         float64 (other real dtypes are converted), n x n. scipy.sparse csr, csc, coo, bsr, matrix or array; a
-        dense 2-D array; ``(indptr, indices, data)``. Unsorted and duplicate entries are fine; duplicates are summed.
-        Read at construction and at `refactorize`; editing it in place later has no effect.
+        dense 2-D array; ``(indptr, indices, data)``. Unsorted and duplicate entries are fine; duplicates are
+        summed. Read at construction and at `refactorize`; editing it in place later has no effect.
     structure : {"auto", "SPD", "S"}
-        ``SPD``: positive definite, LL^T. ``S``: symmetric indefinite, LDL^T with exact inertia. ``auto`` finds
-        out and says what it found in ``report.analysis``: with a positive diagonal Cholesky is tried, and LDL^T
-        takes over where it stops.
+        ``SPD``: positive definite, LL^T. ``S``: symmetric indefinite, LDL^T with exact inertia. ``auto``
+        finds out and says what it found in ``report.analysis``: with a positive diagonal Cholesky is tried,
+        and LDL^T takes over where it stops.
     view : {"full", "lower", "upper"}
         Where the entries are; with "lower" or "upper" the other triangle is ignored.
     device : {"auto", "cpu"}
@@ -91,7 +97,6 @@ class DirectSolver:
         self._refiner: Any = None
         self._report = SolverReport()
 
-    # ------------------------------------------------------------------ phases
     def analyze(self) -> DirectSolver:
         """Order, find the fronts and plan memory. Returns the solver."""
         from warpfront.sparse.analysis import analyze
@@ -173,8 +178,8 @@ class DirectSolver:
         Parameters
         ----------
         values : float[nnz] or matrix
-            New values in the caller's own entry order (duplicates as before), or a matrix of the analysed kind
-            and pattern.
+            New values in the caller's own entry order (duplicates as before), or a matrix of the analysed
+            kind and pattern.
         diagonal_shift : (float, float), optional
             ``(dw, dc)``: ``dw`` is added to the diagonal entries that are positive or zero, ``dc`` subtracted
             from the negative ones (inertia correction of an interior-point method). Every diagonal entry must
@@ -268,34 +273,11 @@ class DirectSolver:
     @property
     def memory_estimates(self) -> dict[str, int]:
         """Bytes planned: factor, contribution blocks of one thread, indices, and their sum."""
-        if self._symbolic is None:
-            raise NotAnalyzedError("memory_estimates before analyze()")
-        plan = self._symbolic.plan
-        factor = 8 * int(plan.panel_ptr[-1])
-        stack = 8 * (self._symbolic.stack_words + self._symbolic.root_words)
-        index = sum(int(array.nbytes) for array in plan)
-        return {
-            "factor": factor,
-            "contribution_blocks": stack,
-            "indices": index,
-            "total": factor + stack + index,
-        }
+        return memory_estimates(self)
 
     def rcond(self) -> float:
         """Reciprocal 1-norm condition estimate; 0 for a singular matrix, NaN where no factor was found."""
-        from warpfront.sparse.solve import _residual_kernels as kernels
-        from warpfront.sparse.solve.condition import inverse_norm_estimate
-
-        factor = self._factored()
-        n = factor.symbolic.n
-        if factor.status != Status.OK:
-            return 0.0 if factor.status == Status.SINGULAR else float("nan")
-        if n == 0:
-            return 1.0
-        pattern = self._system.pattern
-        norm = float(kernels.row_sums(pattern.ptr, pattern.ind, self._values))
-        product = norm * inverse_norm_estimate(n, self._solve_once)
-        return 1.0 / product if np.isfinite(product) and product > 0 else 0.0
+        return reciprocal_condition(self)
 
     def set(self, name: str, value: Any) -> None:
         """Set a parameter by its cuDSS name; phases that read it run again when next needed."""

@@ -112,7 +112,8 @@ def _check_equal(pattern: Canonical, lower: NDArray[np.float64], upper: NDArray[
         i = int(pattern.ind[k])
         raise InvalidValueError(
             f"the matrix is not symmetric: a[{i}, {j}] = {float(lower[k])!r} but "
-            f"a[{j}, {i}] = {float(upper[k])!r}; give one triangle with view='lower' or view='upper' if the other is not meant"
+            f"a[{j}, {i}] = {float(upper[k])!r}; give one triangle with view='lower' or "
+            "view='upper' if the other is not meant"
         )
 
 
