@@ -58,6 +58,34 @@ def test_refinement_never_makes_it_worse(steps):
         assert solver.report.solve.refinement_steps <= steps
 
 
+class WorseEachTime:
+    """A sweeper whose corrections are good for one step and harmful afterwards."""
+
+    def __init__(self, sweeper):
+        self.sweeper, self.calls = sweeper, 0
+
+    def solve_into(self, b, base, x):
+        self.sweeper.solve_into(b, base, x)
+        self.calls += 1
+        x += {1: 1e-3, 2: 1e-6}.get(self.calls, 1.0)
+
+
+def test_the_best_iterate_is_kept():
+    a = laplacian_2d(6)
+    b = a @ np.ones(36)
+    solver = DirectSolver(a, ir_n_steps=10, check="status").factorize()
+    refiner = solver._refined()
+    refiner._sweeper = worse = WorseEachTime(refiner._sweeper)
+    x = np.empty(36)
+    result = refiner.solve(b, x, 10)
+    assert worse.calls == 3  # the step that did harm is the last one
+    assert result.steps == 2
+    np.testing.assert_allclose(x, np.full(36, 1.0 + 1e-6), rtol=1e-12)  # what the second call gave
+    whole, component = backward_errors(a, x, b)
+    assert result.normwise == pytest.approx(whole, rel=1e-6)
+    assert result.componentwise == pytest.approx(component, rel=1e-6)
+
+
 def test_refinement_repairs_a_perturbed_factor():
     """Pivots replaced by 1e-8: the factor is of another matrix, the solution is not."""
     rng = np.random.default_rng(5)
