@@ -49,8 +49,12 @@ def check_output(path: Path | None, option: str, suffixes: tuple[str, ...], inpu
         raise InvalidValueError(f"{path}: the folder {folder} does not exist")
     if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
         raise InvalidValueError(f"{path}: {option} would overwrite an input")
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    if not _writable(path if path.exists() else folder):
         raise InvalidValueError(f"{path}: cannot be written (permission denied)")
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK)
 
 
 def read_rhs(path: Path, n: int) -> Any:

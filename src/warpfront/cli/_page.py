@@ -31,6 +31,7 @@ table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--soft);padding:.25rem 0}
 th,td{text-align:left;vertical-align:top;padding:.3rem .75rem .3rem 0;border-bottom:1px solid var(--line)}
 thead th{color:var(--soft);font-weight:600}
+thead th:nth-child(2),thead th:nth-child(3){text-align:right}
 tbody th{font-weight:600;width:17rem}
 td{overflow-wrap:anywhere}
 td.number{text-align:right;white-space:nowrap;width:7rem}
@@ -106,7 +107,12 @@ def _pictures(outcome: Outcome) -> list[tuple[str, str]]:
     spies = (
         ("given", "A as given", picture.matrix, f"{entries:,} entries"),
         ("permuted", "A in elimination order", picture.permuted, f"{entries:,} entries"),
-        ("factor", "L, as predicted", picture.factor, f"{picture.nnz_factor:,} entries, in {picture.front_rows.size:,} fronts"),
+        (
+            "factor",
+            "L, as predicted",
+            picture.factor,
+            f"{picture.nnz_factor:,} entries, in {picture.front_rows.size:,} fronts",
+        ),
     )
     figures = "".join(
         f"<figure>{spy(name, f'Entries of {title}', share)}<figcaption>{title}: {what}</figcaption></figure>"
@@ -163,13 +169,19 @@ def _phases(outcome: Outcome) -> str:
 
 def _provenance(outcome: Outcome) -> str:
     rows = [
-        ("matrix" if kind == "matrix" else "right-hand side", f"{f.path}, {f.bytes:,} bytes\nSHA-256 {f.sha256}")
+        (
+            "matrix" if kind == "matrix" else "right-hand side",
+            f"{f.path}, {f.bytes:,} bytes\nSHA-256 {f.sha256}",
+        )
         for kind, f in outcome.files.items()
     ]
     library, machine = blas(), describe_machine()
     rows += [
         ("software", ", ".join(f"{name} {version}" for name, version in versions().items())),
         ("BLAS", f"{library['name']} {library['version']} ({library['kernel']})"),
-        ("machine", f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['system']}, {machine['architecture']}"),
+        (
+            "machine",
+            f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['system']}, {machine['architecture']}",
+        ),
     ]
     return _rows(Section("", tuple(rows)))

@@ -18,7 +18,7 @@ class Phases:
 
     On a terminal the running phase is a live line on standard error that leaves nothing behind. Anywhere else each
     phase is a line on standard output when it begins, so that standard error holds an error and nothing else. Until
-    `announce` is called there are no lines: an unreadable file should give its own line and no other.
+    `announce` is called there are no lines: a file that is no system should give its own line and no other.
 
     Attributes
     ----------

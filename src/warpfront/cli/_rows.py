@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +77,10 @@ def _analysis(outcome: Outcome) -> Section:
         ("why", record.ordering_reason),
         ("candidates", "\n".join(candidates) or "none"),
         ("zero-diagonal pairs", f"{record.n_pairs:,}"),
-        ("fill: nnz(L)", f"{record.nnz_factor:,} ({_ratio(record.nnz_factor, symbolic.pattern.nnz)} nnz(tril A))"),
+        (
+            "fill: nnz(L)",
+            f"{record.nnz_factor:,} ({_ratio(record.nnz_factor, symbolic.pattern.nnz)} nnz(tril A))",
+        ),
         ("flops", f"{record.flops:.3g}"),
         ("fronts", f"{record.n_supernodes:,}, largest {record.max_front:,} rows, {record.tree_depth} levels"),
     ]
@@ -89,7 +93,9 @@ def _ratio(above: int, below: int) -> str:
 
 def _factor(record: Any) -> Section:
     pivots = record.pivots
-    certain = "" if record.inertia_certain else " (not certain: pivots were perturbed or the factorisation stopped)"
+    certain = (
+        "" if record.inertia_certain else " (not certain: pivots were perturbed or the factorisation stopped)"
+    )
     positive, negative, zero = (f"{count:,}" for count in record.inertia)
     rows = (
         ("method", record.method),
@@ -101,7 +107,7 @@ def _factor(record: Any) -> Section:
             f"{pivots.one_by_one:,} of 1x1, {pivots.two_by_two:,} of 2x2; {pivots.perturbed:,} perturbed, "
             f"{pivots.delayed:,} delayed, {pivots.zero:,} zero",
         ),
-        ("nnz(L) with delayed pivots", f"{record.nnz_factor:,}"),
+        ("nnz(L), delayed included", f"{record.nnz_factor:,}"),
     )
     return Section("Factorisation", rows)
 
@@ -110,7 +116,12 @@ def _solution(outcome: Outcome) -> Section:
     record = outcome.solver.report.solve
     known = outcome.request.rhs is None
     columns = "1 column" if record.n_rhs == 1 else f"{record.n_rhs:,} columns"
-    rows = [("right-hand side", "made here: b = A x with x = ones" if known else f"{outcome.request.rhs}, {columns}")]
+    rows = [
+        (
+            "right-hand side",
+            "made here: b = A x with x = ones" if known else f"{outcome.request.rhs}, {columns}",
+        )
+    ]
     rows.append(("refinement steps", str(record.refinement_steps)))
     rows.append(("backward error, normwise", _error(outcome.backward_error)))
     rows.append(("backward error, componentwise", _error(outcome.componentwise_error)))
@@ -159,23 +170,32 @@ def _memory(outcome: Outcome) -> Section:
         estimates = outcome.solver.memory_estimates
         rows += [(f"predicted {name.replace('_', ' ')}", amount(size)) for name, size in estimates.items()]
     peak = peak_memory_bytes()
-    rows.append(("process, largest resident size", "not known on this system" if peak is None else amount(peak)))
+    rows.append(
+        ("process, largest resident size", "not known on this system" if peak is None else amount(peak))
+    )
     return Section("Memory", tuple(rows))
 
 
 def print_sections(found: list[Section]) -> None:
-    """Print sections as one table of two columns."""
-    from rich.box import SIMPLE_HEAD
+    """Print sections as one table of two columns: fitted to a terminal, with unbroken lines anywhere else."""
+    if not sys.stdout.isatty():
+        width = max((len(label) for section in found for label, _ in section.rows), default=0)
+        for section in found:
+            lines = [section.title]
+            for label, value in section.rows:
+                first, *more = value.splitlines() or [""]
+                lines += [f"  {label:{width}}  {first}", *(f"  {'':{width}}  {line}" for line in more)]
+            sys.stdout.write("\n".join(lines) + "\n")
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    table = Table(box=SIMPLE_HEAD, show_header=False, show_edge=False, pad_edge=False, padding=(0, 1))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for section in found:
         table.add_row(Text(section.title, style="bold"), "")
         for label, value in section.rows:
             table.add_row(Text("  " + label), Text(value))
-    console.print(table)
+    Console(highlight=False).print(table)

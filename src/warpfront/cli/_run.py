@@ -29,7 +29,9 @@ class Request:
     def parameters(self) -> dict[str, Any]:
         """Parameters of the solver that were asked for."""
         if self.ordering == "user":
-            raise InvalidValueError("--ordering user: a permutation can be given from Python only (user_perm=)")
+            raise InvalidValueError(
+                "--ordering user: a permutation can be given from Python only (user_perm=)"
+            )
         found: dict[str, Any] = {"reordering_alg": self.ordering}
         if self.threads is not None:
             found["host_nthreads"] = self.threads
@@ -127,16 +129,18 @@ def _analyze(outcome: Outcome, phases: Phases) -> Any:
     with phases.phase("reading", request.matrix.name):
         matrix = read_matrix(request.matrix)
         outcome.files["matrix"] = describe_file(request.matrix)
-    phases.announce()
     with phases.phase("loading", "libraries"):
         from warpfront.sparse.solver import DirectSolver
 
         phases.watch_compiler()
-    with phases.phase("analysing", " x ".join(f"{s:,}" for s in matrix.shape)):
+    size = " x ".join(f"{s:,}" for s in matrix.shape)
+    with phases.phase("analysing", size):
         try:
             outcome.solver = DirectSolver(matrix, request.structure, request.view, **parameters)
         except WarpfrontError as error:
             raise _placed(error, request.matrix) from None
+    phases.announce()
+    with phases.phase("analysing", size):
         outcome.solver.analyze()
     return matrix
 

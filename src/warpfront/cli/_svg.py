@@ -35,5 +35,6 @@ def _runs(mask: Any) -> str:
     row, begin = np.nonzero(edges == 1)
     end = np.nonzero(edges == -1)[1]
     return "".join(
-        f"M{x} {y}h{width}v1h-{width}z" for x, y, width in zip(begin.tolist(), row.tolist(), (end - begin).tolist(), strict=True)
+        f"M{x} {y}h{width}v1h-{width}z"
+        for x, y, width in zip(begin.tolist(), row.tolist(), (end - begin).tolist(), strict=True)
     )

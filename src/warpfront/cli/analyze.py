@@ -11,15 +11,18 @@ __all__ = ["analyze"]
 
 
 def analyze(
-    matrix: Annotated[Path, typer.Argument(metavar="A", help="Matrix: .mtx, .rb, .hb, .rsa (all also .gz) or .npz.")],
+    matrix: Annotated[
+        Path, typer.Argument(metavar="A", help="Matrix: .mtx, .rb, .hb, .rsa (all also .gz) or .npz.")
+    ],
     structure: Annotated[str, typer.Option(help="auto, SPD (Cholesky), S (LDL^T) or G.")] = "auto",
     ordering: Annotated[str, typer.Option(help="auto, amd, metis, level_set or natural.")] = "auto",
-    view: Annotated[str, typer.Option(help="full, or the triangle that holds the entries: lower, upper.")] = "full",
-    report: Annotated[
-        Path | None, typer.Option(help="Write the record: .json.", show_default=False)
-    ] = None,
+    view: Annotated[
+        str, typer.Option(help="full, or the triangle that holds the entries: lower, upper.")
+    ] = "full",
+    report: Annotated[Path | None, typer.Option(help="Write the record: .json.", show_default=False)] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Write a figure of A, L and the fronts: .png, .svg or .pdf.", show_default=False)
+        Path | None,
+        typer.Option(help="Write a figure of A, L and the fronts: .png, .svg or .pdf.", show_default=False),
     ] = None,
 ) -> None:
     """Order a matrix and predict its fill, flops, fronts and memory; nothing is factored."""

@@ -9,7 +9,9 @@ import typer
 __all__ = ["info"]
 
 
-def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
+def info(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
     """Show versions, the processor, and what GPU work would need."""
     found = _collect()
     if as_json:
@@ -25,7 +27,9 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instea
     print_sections(
         [
             Section("Software", tuple(found["versions"].items())),
-            Section("BLAS", (("library", f"{blas['name']} {blas['version']}"), ("kernels for", blas["kernel"]))),
+            Section(
+                "BLAS", (("library", f"{blas['name']} {blas['version']}"), ("kernels for", blas["kernel"]))
+            ),
             Section(
                 "CPU",
                 (
@@ -35,7 +39,10 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instea
                     ("system", f"{machine['system']}, {machine['architecture']}"),
                 ),
             ),
-            Section("Cache of compiled kernels", (("CPU", found["kernel_cache"]["cpu"]), ("GPU", found["kernel_cache"]["gpu"]))),
+            Section(
+                "Cache of compiled kernels",
+                (("CPU", found["kernel_cache"]["cpu"]), ("GPU", found["kernel_cache"]["gpu"])),
+            ),
             Section("GPU", tuple(_gpu_rows(found["gpu"]))),
         ]
     )

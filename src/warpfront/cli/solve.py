@@ -14,28 +14,45 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def solve(
-    matrix: Annotated[Path, typer.Argument(metavar="A", help="Matrix: .mtx, .rb, .hb, .rsa (all also .gz) or .npz.")],
+    matrix: Annotated[
+        Path, typer.Argument(metavar="A", help="Matrix: .mtx, .rb, .hb, .rsa (all also .gz) or .npz.")
+    ],
     rhs: Annotated[
         Path | None,
-        typer.Argument(metavar="[B]", help="Right-hand sides. Without it b = A x is made from x = ones.", show_default=False),
+        typer.Argument(
+            metavar="[B]",
+            help="Right-hand sides. Without it b = A x is made from x = ones.",
+            show_default=False,
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write x: .mtx, .mtx.gz or .npz.", show_default=False)
+        Path | None,
+        typer.Option("--output", "-o", help="Write x: .mtx, .mtx.gz or .npz.", show_default=False),
     ] = None,
     structure: Annotated[str, typer.Option(help="auto, SPD (Cholesky), S (LDL^T) or G.")] = "auto",
     ordering: Annotated[str, typer.Option(help="auto, amd, metis, level_set or natural.")] = "auto",
-    view: Annotated[str, typer.Option(help="full, or the triangle that holds the entries: lower, upper.")] = "full",
+    view: Annotated[
+        str, typer.Option(help="full, or the triangle that holds the entries: lower, upper.")
+    ] = "full",
     threads: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="CPU threads. Default: all this process may use.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1, max=1024, help="CPU threads. Default: all this process may use.", show_default=False
+        ),
     ] = None,
     refine: Annotated[
-        int | None, typer.Option(min=0, max=100, help="Refinement steps at most. Default: 2.", show_default=False)
+        int | None,
+        typer.Option(min=0, max=100, help="Refinement steps at most. Default: 2.", show_default=False),
     ] = None,
     report: Annotated[
-        list[Path] | None, typer.Option(help="Write a report: .json or .html. May be repeated.", show_default=False)
+        list[Path] | None,
+        typer.Option(help="Write a report: .json or .html. May be repeated.", show_default=False),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Write a figure of A, L, fronts and times: .png, .svg or .pdf.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Write a figure of A, L, fronts and times: .png, .svg or .pdf.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Solve A x = b for a sparse matrix from a file, and say how well it went.

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from warpfront.sparse.analysis.symbolic import Symbolic
     from warpfront.sparse.solver import DirectSolver
 
-__all__ = ["FrontClass", "Portrait", "front_classes", "phase_seconds", "plot_solver", "plot_symbolic", "portrait"]
+__all__ = [
+    "FrontClass",
+    "Portrait",
+    "front_classes",
+    "phase_seconds",
+    "plot_solver",
+    "plot_symbolic",
+    "portrait",
+]
 
 CHUNK = 1 << 22
 INK = "#1f4e8c"
@@ -112,7 +120,9 @@ def _factor_counts(plan: Any, cell: NDArray[np.int64], m: int) -> NDArray[np.flo
         owner = np.repeat(np.arange(begin, end), rows[part])
         inside = np.arange(owner.size) - np.repeat(pieces[part] - pieces[begin], rows[part])
         row = plan.front_ind[plan.front_ptr[node[owner]] + inside].astype(np.int64)
-        entries = np.minimum(row + 1, ends[owner]) - starts[owner]  # columns of the piece on or left of the diagonal
+        entries = (
+            np.minimum(row + 1, ends[owner]) - starts[owner]
+        )  # columns of the piece on or left of the diagonal
         below = entries > 0
         at = cell[row[below]] * m + cell[starts[owner[below]]]
         counts += np.bincount(at, weights=entries[below], minlength=m * m)
@@ -154,7 +164,9 @@ def plot_symbolic(symbolic: Symbolic, title: str = "") -> Any:
     return _figure(portrait(symbolic, 320), {}, title)
 
 
-def plot_solver(solver: DirectSolver, title: str = "", seconds: Mapping[str, tuple[float, float]] | None = None) -> Any:
+def plot_solver(
+    solver: DirectSolver, title: str = "", seconds: Mapping[str, tuple[float, float]] | None = None
+) -> Any:
     """Draw what `plot_symbolic` draws, and the time of each phase.
 
     Parameters
@@ -177,7 +189,9 @@ def plot_solver(solver: DirectSolver, title: str = "", seconds: Mapping[str, tup
     """
     if solver._symbolic is None:
         raise NotAnalyzedError("plot_solver before analyze(): there is nothing to draw")
-    return _figure(portrait(solver._symbolic, 320), phase_seconds(solver) if seconds is None else seconds, title)
+    return _figure(
+        portrait(solver._symbolic, 320), phase_seconds(solver) if seconds is None else seconds, title
+    )
 
 
 def _figure(picture: Portrait, seconds: Mapping[str, tuple[float, float]], title: str) -> Any:
@@ -188,7 +202,8 @@ def _figure(picture: Portrait, seconds: Mapping[str, tuple[float, float]], title
     FigureCanvasAgg(figure)
     if title:
         figure.suptitle(title, fontsize=12)
-    top, bottom = figure.subfigures(2, 1, height_ratios=[1.15, 1.0])
+    halves: Any = figure.subfigures(2, 1, height_ratios=[1.15, 1.0])
+    top, bottom = halves
     spies = (
         ("A as given", picture.matrix, 2 * picture.nnz_lower - picture.n),
         ("A in elimination order", picture.permuted, 2 * picture.nnz_lower - picture.n),
@@ -209,12 +224,11 @@ def _draw_spy(axes: Any, title: str, share: NDArray[np.float64], n: int) -> None
     # the square root keeps single entries of a large matrix visible beside dense blocks
     ink = LinearSegmentedColormap.from_list("ink", ["#ffffff", INK_SOFT, INK])
     shade = np.where(share > 0, 0.35 + 0.65 * np.sqrt(share), 0.0)
-    axes.imshow(shade, cmap=ink, vmin=0, vmax=1, extent=(0, n, n, 0), interpolation="nearest")
+    side = max(n, 1)
+    axes.imshow(shade, cmap=ink, vmin=0, vmax=1, extent=(0, side, side, 0), interpolation="nearest")
     axes.set_title(title, fontsize=10)
     axes.tick_params(labelsize=8)
     axes.locator_params(nbins=5)
-    axes.set_xlim(0, max(n, 1))
-    axes.set_ylim(max(n, 1), 0)
 
 
 def _draw_fronts(axes: Any, picture: Portrait) -> None:
@@ -241,10 +255,23 @@ def _draw_seconds(axes: Any, seconds: Mapping[str, tuple[float, float]]) -> None
     at = np.arange(len(names))
     axes.barh(at, 1e3 * work, color=INK, label="work")
     if compile_.any():
-        axes.barh(at, 1e3 * compile_, left=1e3 * work, color="white", edgecolor=INK, hatch="///", label="compiling (once)")
+        axes.barh(
+            at,
+            1e3 * compile_,
+            left=1e3 * work,
+            color="white",
+            edgecolor=INK,
+            hatch="///",
+            label="compiling (once)",
+        )
         axes.legend(fontsize=8, frameon=False)
     for k in range(len(names)):
-        axes.annotate(f" {1e3 * work[k]:,.{0 if work[k] >= 0.1 else 1}f}", (1e3 * (work[k] + compile_[k]), k), va="center", fontsize=8)
+        axes.annotate(
+            f" {1e3 * work[k]:,.{0 if work[k] >= 0.1 else 1}f}",
+            (1e3 * (work[k] + compile_[k]), k),
+            va="center",
+            fontsize=8,
+        )
     axes.set_yticks(at, names, fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.12)
