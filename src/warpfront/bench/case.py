@@ -54,6 +54,8 @@ class Case:
         Operations and memory traffic of one run, where they are known.
     algorithm : str
         What is run, with its options, as text for the record.
+    reset : callable ``state -> None``, optional
+        Untimed, before each call but the first; a sample is then a single call.
     release : callable ``state -> None``, optional
         Frees what ``make`` and ``run`` hold outside Python.
     """
@@ -64,4 +66,5 @@ class Case:
     flops: float | None = None
     bytes: float | None = None
     algorithm: str = ""
+    reset: Callable[[Any], None] | None = None
     release: Callable[[Any], None] | None = None

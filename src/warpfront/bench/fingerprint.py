@@ -14,7 +14,8 @@ __all__ = ["COMPARED", "cpu_fingerprint", "differences", "source_hash"]
 
 _PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "threadpoolctl", "pymetis")
 # Variables by which BLAS, OpenMP, Numba and this package choose kernels and threads.
-_PREFIXES = tuple(f"{name}_" for name in "OPENBLAS GOTO MKL BLIS OMP KMP TBB VECLIB NUMBA WARPFRONT".split())
+_LIBRARIES = ("OPENBLAS", "GOTO", "MKL", "BLIS", "OMP", "KMP", "TBB", "VECLIB", "NUMBA", "WARPFRONT")
+_PREFIXES = tuple(f"{name}_" for name in _LIBRARIES)
 _CPU = Path("/sys/devices/system/cpu")
 _SOURCE_SUFFIXES = (".py", ".cu", ".cuh", ".hpp", ".cpp")
 _ISA = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512vl", "avx512_bf16", "asimd", "sve", "sve2")
@@ -49,8 +50,8 @@ def cpu_fingerprint(packages: tuple[str, ...] = ()) -> dict[str, Any]:
     dict
         ``cpu`` (model, architecture, instruction sets, cores, affinity, caches, frequency policy),
         ``memory_bytes``, ``threads``, ``system``, ``python``, ``packages`` (None where absent), ``blas``
-        (every BLAS and OpenMP library loaded in this process), ``environment``, ``code`` (version, revision, whether
-        the source differs from it, hash of the source). A part the system does not tell is None.
+        (every BLAS and OpenMP library loaded in this process), ``environment``, ``code`` (version, revision,
+        whether the source differs from it, hash of the source). A part the system does not tell is None.
     """
     from warpfront.backend import settings
 
@@ -188,7 +189,9 @@ def _thread_pools() -> list[dict[str, Any]]:
     from threadpoolctl import threadpool_info
 
     names = ("user_api", "internal_api", "version", "num_threads", "architecture", "threading_layer")
-    found = [{name: pool.get(name) for name in names} for pool in threadpool_info()]
+    # SciPy registers its file reader's threads there, too.
+    pools = [pool for pool in threadpool_info() if pool["user_api"] in ("blas", "openmp")]
+    found = [{name: pool.get(name) for name in names} for pool in pools]
     return sorted(found, key=lambda pool: tuple(str(pool[name]) for name in names))
 
 

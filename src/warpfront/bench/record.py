@@ -275,3 +275,15 @@ def _build_record(kind: Any, data: Any, where: str) -> Any:
         if wrong:
             raise FormatError(f"{where}: {what} {min(wrong)!r}")
     return kind(**{name: _build(hints[name], data[name], f"{where}.{name}") for name in names})
+
+
+def fastest_peer(row: Row, *, right: bool = True) -> str | None:
+    """Return the peer of least median, of those that verified or (``right=False``) of all that answered."""
+    medians = {
+        name: found.median
+        for name, found in row.contenders.items()
+        if name not in row.ours
+        and found.median is not None
+        and (found.status == OK if right else found.timed)
+    }
+    return min(medians, key=lambda name: medians[name]) if medians else None

@@ -1,8 +1,10 @@
 """Timing on the CPU: first call apart, warm-up, contenders in turn, every sample kept, every output judged.
 
-Contenders that are compared are timed round-robin in one process, so that a slow minute of the machine falls
-on all of them. The order turns by one place each round: nobody always runs behind the same neighbour. Where a
-sample is short, it holds several calls; compilation that happens inside a sample is taken out and counted.
+Contenders that are compared are timed round-robin in one process, so that a slow minute of the machine
+falls on all of them. The order is shuffled each round, by a fixed seed: nobody always runs behind the same
+neighbour. OpenMP's threads spin for a while after their work is done (0.2 s by default), so a sample begins
+only when the process has come to rest. Where a call is short, a sample holds several. Compilation inside a
+sample is taken out and counted.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from random import Random
 from statistics import median
-from time import process_time
+from time import monotonic, process_time, sleep
 from typing import Any
 
 from warpfront.backend.cpu import Clock
@@ -84,6 +88,16 @@ def percentile(samples: tuple[float, ...], percent: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
+def settle(longest: float = 1.0) -> None:
+    """Wait until the other threads of this process rest, at most ``longest`` seconds."""
+    end = monotonic() + longest
+    while monotonic() < end:
+        before = process_time()
+        sleep(0.005)
+        if process_time() - before < 0.001:
+            return
+
+
 @dataclass
 class _Contender:
     case: Case
@@ -96,6 +110,7 @@ class _Contender:
     cpu: list[float] = field(default_factory=list)
     calls: int = 1
     first: Clock | None = None
+    first_cpu: float = 0.0
     jit: float = 0.0
     output: Any = None
     warmup: int = 0
@@ -114,6 +129,10 @@ class _Contender:
     def alive(self) -> bool:
         return self.status in (OK, WRONG)
 
+    @property
+    def spent(self) -> float:
+        return sum(self.seconds) * self.calls
+
     def judge(self) -> None:
         verdict = self.case.verify(self.state, self.output)
         if self.status == OK:
@@ -124,22 +143,37 @@ class _Contender:
     def begin(self) -> None:
         self.state = self.case.make()
         self.made = True
-        self.first = Clock()
-        with self.first:
+        first, cpu = Clock(), process_time()
+        with first:
             self.output = self.case.run(self.state)
+        self.first, self.first_cpu = first, process_time() - cpu
         self.judge()
+
+    def keep_first(self) -> None:
+        """Take the first call as the only sample."""
+        assert self.first is not None
+        self.seconds.append(self.first.seconds)
+        self.cpu.append(self.first_cpu)
 
     def warm(self, warmup: int, shortest: float) -> None:
         clock = self.first
         assert clock is not None
         for _ in range(warmup):
+            self.reset()
             clock = Clock()
             with clock:
                 self.output = self.case.run(self.state)
             self.warmup += 1
-        self.calls = max(1, min(10_000, round(shortest / max(clock.seconds, 1e-9))))
+        if self.case.reset is None:
+            self.calls = max(1, min(10_000, round(shortest / max(clock.seconds, 1e-9))))
+
+    def reset(self) -> None:
+        if self.case.reset is not None:
+            self.output = None
+            self.case.reset(self.state)
 
     def sample(self) -> None:
+        self.reset()
         state, run = self.state, self.case.run
         clock, cpu = Clock(), process_time()
         with clock:
@@ -191,7 +225,8 @@ def time_round_robin(
     shortest_sample : float
         Seconds: calls faster than this are timed several together.
     budget : float, optional
-        Seconds of calls after which a contender takes no more warm-up or samples; it always gets one sample.
+        Seconds of calls after which a contender takes no more samples. One whose first call alone took longer
+        is not called again: that call, without its compilation, is the sample, and ``warmup`` is 0.
 
     Returns
     -------
@@ -213,8 +248,10 @@ def time_round_robin(
         for one in entrants.values():
             one.attempt(one.begin)
             if one.alive and one.first is not None:
-                left = warmup if one.first.seconds * (warmup + 1) <= limit else 0
-                one.attempt(lambda one=one, left=left: one.warm(left, shortest_sample))  # type: ignore[misc]
+                if one.first.seconds > limit:
+                    one.keep_first()
+                else:
+                    one.attempt(partial(one.warm, warmup, shortest_sample))
         _samples(list(entrants.values()), rounds, limit)
         for one in entrants.values():
             if one.alive:
@@ -230,11 +267,16 @@ def _samples(contenders: list[_Contender], rounds: int, limit: float) -> None:
     gc.collect()
     gc.disable()
     try:
-        for turn in range(rounds):
-            shift = turn % len(contenders)
-            for one in contenders[shift:] + contenders[:shift]:
-                if one.alive and (not one.seconds or sum(one.seconds) * one.calls < limit):
-                    one.attempt(one.sample)
+        order, shuffle = list(contenders), Random(0).shuffle
+        for _ in range(rounds):
+            waiting = [one for one in order if one.alive and (not one.seconds or one.spent < limit)]
+            if not waiting:
+                break
+            for one in waiting:
+                settle()
+                one.attempt(one.sample)
+            shuffle(order)
+            gc.collect()
     finally:
         if collecting:
             gc.enable()

@@ -1,0 +1,124 @@
+"""Inputs of the sparse benchmarks: generated systems, and matrix files under a data folder."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from warpfront.errors import InvalidValueError
+
+CASES = Path(__file__).with_name("cases.toml")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One system.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse.csc_matrix
+        float64, both triangles.
+    b : float64[n]
+        Right-hand side.
+    structure : str
+        ``SPD`` or ``S``.
+    inertia : (int, int, int) or None
+        Where it is known for certain.
+    distribution : str
+        Where matrix and right-hand side come from.
+    seed : int or None
+        Of the generators that draw.
+    """
+
+    name: str
+    matrix: Any
+    b: Any
+    structure: str
+    inertia: tuple[int, int, int] | None
+    distribution: str
+    seed: int | None
+
+
+def read_cases(path: Path = CASES) -> dict[str, dict[str, Any]]:
+    """Return the listed sparse inputs by name, in their order."""
+    with path.open("rb") as stream:
+        return {entry["name"]: entry for entry in tomllib.load(stream)["sparse"]}
+
+
+def choose(names: list[str], cases: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the named inputs; without names, all that are not large."""
+    unknown = [name for name in names if name not in cases]
+    if unknown:
+        raise InvalidValueError(f"no row {unknown[0]!r}; allowed are {', '.join(cases)}")
+    return [cases[name] for name in names] if names else [c for c in cases.values() if not c.get("large")]
+
+
+def build(entry: dict[str, Any], data: Path | None) -> Problem:
+    """Return the problem of one entry of the list.
+
+    Raises
+    ------
+    InvalidValueError
+        An unknown kind, or a file and no folder to find it in.
+    """
+    kind, name, structure = entry["kind"], entry["name"], entry["structure"]
+    if kind == "file":
+        return _from_file(entry, data)
+    if kind == "laplacian":
+        matrix, inertia = laplacian(entry["dims"]), None
+        text = f"{len(entry['dims'])}-D {2 * len(entry['dims']) + 1}-point Laplacian"
+    elif kind == "kkt":
+        matrix = quasidefinite(entry["n"], entry["m"], entry["seed"])
+        inertia = (entry["n"], entry["m"], 0)
+        text = "random quasi-definite KKT"
+    else:
+        raise InvalidValueError(f"row {name!r}: kind is {kind!r}; allowed are file, laplacian, kkt")
+    b = np.random.default_rng(0).standard_normal(matrix.shape[0])
+    inertia = inertia or (matrix.shape[0], 0, 0)
+    return Problem(name, matrix, b, structure, inertia, f"{text}, b normal", entry.get("seed", 0))
+
+
+def laplacian(dims: list[int]) -> Any:
+    """Return the Dirichlet Laplacian of a d-dimensional grid: 2 d on the diagonal, -1 to each neighbour."""
+    total = sparse.csc_matrix((int(np.prod(dims)),) * 2)
+    for axis, size in enumerate(dims):
+        line = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(size, size))
+        before, after = int(np.prod(dims[:axis])), int(np.prod(dims[axis + 1 :]))
+        total = total + sparse.kron(sparse.kron(sparse.identity(before), line), sparse.identity(after))
+    return total.tocsc()
+
+
+def quasidefinite(n: int, m: int, seed: int) -> Any:
+    """Return ``[[H, J'], [J, -1e-8 I]]``: H diagonal in [1, 10], J four random entries a row and a unit one.
+
+    H positive definite and the other block negative definite, so the inertia is (n, m, 0) whatever is drawn.
+    """
+    draw = np.random.default_rng(seed)
+    hessian = sparse.diags(draw.uniform(1, 10, n))
+    jacobian = sparse.random(m, n, density=4 / n, random_state=draw, format="csr") + sparse.eye(m, n)
+    return sparse.bmat([[hessian, jacobian.T], [jacobian, -1e-8 * sparse.identity(m)]]).tocsc()
+
+
+def _from_file(entry: dict[str, Any], data: Path | None) -> Problem:
+    from warpfront.formats.files import read_matrix
+
+    if data is None:
+        raise InvalidValueError(
+            f"row {entry['name']!r} is the file {entry['file']}: say with --data where it is"
+        )
+    path = data / entry["file"]
+    matrix = sparse.csc_matrix(read_matrix(path)).astype(np.float64)
+    sidecar = path.with_name(path.name.split(".")[0] + ".json")
+    facts = json.loads(sidecar.read_text(encoding="utf-8")) if sidecar.exists() else {}
+    known = facts.get("inertia") if facts.get("inertia_firm") else None
+    inertia = None if known is None else (int(known[0]), int(known[1]), int(known[2]))
+    b = matrix @ np.ones(matrix.shape[0])
+    return Problem(
+        entry["name"], matrix, b, entry["structure"], inertia, f"{entry['file']}, b = A times ones", None
+    )

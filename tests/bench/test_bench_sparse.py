@@ -1,0 +1,171 @@
+"""The sparse benchmark on tiny systems, with the command line; peers that are absent are named."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from typer.testing import CliRunner
+
+from warpfront.bench import record
+from warpfront.cli.bench import bench as command
+from warpfront.cli.bench import load_benchmark
+from warpfront.errors import InvalidValueError, NotSupportedError
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = """
+[[sparse]]
+name = "grid"
+kind = "laplacian"
+dims = [5, 4]
+structure = "SPD"
+
+[[sparse]]
+name = "saddle"
+kind = "kkt"
+n = 30
+m = 10
+seed = 1
+structure = "S"
+large = true
+
+[[sparse]]
+name = "file"
+kind = "file"
+file = "kkt/a.mtx.gz"
+structure = "S"
+"""
+
+
+@pytest.fixture
+def benchmark(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = load_benchmark("sparse_cpu")
+    inputs = sys.modules["benchmarks.inputs"]
+    cases = tmp_path / "cases.toml"
+    cases.write_text(CASES)
+    monkeypatch.setattr(found, "read_cases", lambda: inputs.read_cases(cases))
+    return found
+
+
+@pytest.fixture
+def few_peers(monkeypatch, benchmark):
+    """Only SuperLU is here, and one peer that nobody has."""
+    one = {"superlu": benchmark.PEERS["superlu"], "nobody": ("no-such-package-at-all", None)}
+    monkeypatch.setattr(benchmark, "PEERS", one)
+    return benchmark
+
+
+def test_laplacian_has_the_known_eigenvalues(benchmark):
+    inputs = sys.modules["benchmarks.inputs"]
+    found = np.linalg.eigvalsh(inputs.laplacian([5, 4]).toarray())
+    line = [2 - 2 * np.cos(np.arange(1, n + 1) * np.pi / (n + 1)) for n in (5, 4)]
+    assert np.allclose(found, np.sort(np.add.outer(*line).ravel()), atol=1e-12)
+
+
+def test_saddle_point_system_has_the_inertia_it_claims(benchmark):
+    inputs = sys.modules["benchmarks.inputs"]
+    problem = inputs.build(benchmark.read_cases()["saddle"], None)
+    values = np.linalg.eigvalsh(problem.matrix.toarray())
+    assert problem.inertia == ((values > 0).sum(), (values < 0).sum(), 0) == (30, 10, 0)
+
+
+def test_listed_rows_are_known_kinds_and_unique():
+    load_benchmark("sparse_cpu")
+    inputs = sys.modules["benchmarks.inputs"]
+    cases = inputs.read_cases()
+    assert {"lap2d_300", "lap3d_40", "case1354_K2_it20", "kkt_30000_10000"} <= set(cases)
+    text = inputs.CASES.read_text()
+    assert len(cases) == text.count("[[sparse]]")
+    assert {entry["kind"] for entry in cases.values()} == {"laplacian", "kkt", "file"}
+    assert [name for name, entry in cases.items() if entry.get("large")] == ["lap2d_1000", "lap3d_64"]
+
+
+def test_rows_hold_ours_the_peers_and_who_is_absent(few_peers):
+    kept = []
+    found = few_peers.run(["grid", "saddle"], rounds=2, keep=kept.append)
+    assert [(row.case, row.operation) for row in found.rows] == [
+        (case, operation) for case in ("grid", "saddle") for operation in ("first", "refactor", "solve")
+    ]
+    assert [len(part.rows) for part in kept] == [3, 6]
+    for row in found.rows:
+        ours = row.contenders["warpfront"]
+        assert ours.status == "ok", ours.detail
+        assert len(ours.seconds) == 2
+        assert ours.values["normwise"] <= 1e-14
+        assert row.contenders["nobody"].status == "absent"
+        assert "no-such-package-at-all" in row.contenders["nobody"].detail
+        expected = "not offered" if row.operation == "refactor" else "ok"
+        assert row.contenders["superlu"].status == expected
+        assert ("warpfront unrefined" in row.contenders) == (row.operation == "solve")
+    assert found.rows[3].contenders["warpfront"].values["inertia"] == [30, 10, 0]
+    assert found.fingerprint["packages"]["no-such-package-at-all"] is None
+
+
+def test_a_wrong_peer_is_marked_and_a_broken_one_named(monkeypatch, benchmark):
+    module = sys.modules["benchmarks.contenders"]
+
+    def liar(problem):
+        return module.Contender(problem, "zeros", lambda: None, lambda: np.zeros(20), lambda: None)
+
+    def broken(problem):
+        raise ImportError("no library")
+
+    monkeypatch.setattr(benchmark, "PEERS", {"liar": ("scipy", liar), "broken": ("scipy", broken)})
+    solve = benchmark.run(["grid"], rounds=1).rows[2]
+    assert solve.contenders["liar"].status == "wrong"
+    assert "normwise" in solve.contenders["liar"].detail
+    assert solve.contenders["broken"].status == "failed"
+    assert "no library" in solve.contenders["broken"].detail
+    assert record.fastest_peer(solve) is None
+    assert record.fastest_peer(solve, right=False) == "liar"
+
+
+def test_backward_errors_agree_with_dense_arithmetic(benchmark):
+    draw = np.random.default_rng(3)
+    matrix = sparse.random(30, 30, 0.2, random_state=4, format="csc") + sparse.eye(30)
+    x, b = draw.standard_normal((2, 30))
+    dense = matrix.toarray()
+    norm, component = benchmark.backward_errors(matrix, x, b)
+    r = np.abs(b - dense @ x)
+    assert norm == pytest.approx(r.max() / (np.abs(dense).sum(1).max() * np.abs(x).max() + np.abs(b).max()))
+    assert component == pytest.approx((r / (np.abs(dense) @ np.abs(x) + np.abs(b))).max())
+    assert benchmark.backward_errors(matrix, np.full(30, np.nan), b) == (np.inf, np.inf)
+
+
+def test_command_writes_a_record_and_shows_ratios(few_peers, tmp_path):
+    output = tmp_path / "r.json"
+    done = CliRunner().invoke(
+        command,
+        ["sparse-cpu", "--rows", "grid", "--rounds", "2", "-o", str(output)],
+        env={"COLUMNS": "200"},
+        catch_exceptions=False,
+    )
+    assert done.exit_code == 0, done.output
+    written = record.read(output)
+    assert written.options["rounds"] == 2
+    assert written.name == "sparse_cpu"
+    assert "grid" in done.stdout
+    assert "(superlu)" in done.stdout
+    assert "absent" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--rows", "nothing"], "no row 'nothing'"),
+        (["--rows", "file"], "--data"),
+        (["-o", "record.txt"], ".json"),
+    ],
+)
+def test_command_refuses_what_it_cannot_do(benchmark, words, text):
+    with pytest.raises(InvalidValueError, match=text):
+        CliRunner().invoke(command, ["sparse-cpu", *words], catch_exceptions=False)
+
+
+def test_without_the_repository_the_command_says_so(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("warpfront.cli.bench.__file__", str(tmp_path / "a" / "b" / "c" / "bench.py"))
+    with pytest.raises(NotSupportedError, match="clone"):
+        load_benchmark("sparse_cpu")
