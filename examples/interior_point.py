@@ -1,8 +1,8 @@
 """An interior-point method for a nonconvex quadratic program: the inertia says whether a step goes downhill.
 
-Minimise 1/2 x^T P x subject to A x = b, x >= 0. P is indefinite; A adds up groups of variables. The KKT matrix must have
-n positive and m negative eigenvalues; where it does not, the diagonal is shifted until it does (Waechter and Biegler 2006,
-algorithm IC), on the analysed pattern. With that inertia the step is a descent direction of the barrier function.
+Minimise 1/2 x^T P x subject to A x = b, x >= 0. P is indefinite; A adds up groups of variables. The KKT
+matrix must have n positive and m negative eigenvalues; where it does not, its diagonal is shifted until it does
+(Waechter and Biegler 2006, algorithm IC). With that inertia the barrier function falls along the step.
 
 Run: python examples/interior_point.py
 """
@@ -23,7 +23,7 @@ def problem(groups=40, size=8, seed=7):
 
 
 def kkt(P, A, barrier):
-    """[P + diag(barrier), A^T; A, -1e-10 I], CSC with sorted indices; the last block marks the rows of A for the shift."""
+    """[P + diag(barrier), A^T; A, -1e-10 I], indices sorted; the last block tells the shift the rows of A."""
     K = sparse.block_array(
         [[P + sparse.diags_array(barrier), A.T], [A, -1e-10 * sparse.eye_array(A.shape[0])]]
     ).tocsc()

@@ -1,7 +1,7 @@
-"""Newton's method for nonlinear diffusion on a grid: analyse the Jacobian once, refactorize it every iteration.
+"""Newton's method for nonlinear diffusion on a grid: one analysis, a refactorisation every iteration.
 
 On the edges of a 2-D grid with fixed boundary, the flux of a difference d is q(d) = d + d^3. Find u with
-D^T q(D u) = f. The Jacobian D^T diag(q'(D u)) D is positive definite; its pattern never changes, its values do.
+D^T q(D u) = f. The Jacobian D^T diag(q'(D u)) D is positive definite; values change, the pattern does not.
 
 Run: python examples/newton_refactorize.py
 """

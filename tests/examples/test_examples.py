@@ -1,4 +1,4 @@
-"""Every example runs, and what it computes is checked against SciPy or against the conditions it must satisfy."""
+"""Every example runs, and what it computes is checked against SciPy or the conditions it must satisfy."""
 
 import gzip
 import re

@@ -1,4 +1,4 @@
-"""Files of the commands: read a system, check where results will go before any work is done, write a solution."""
+"""Files of the commands: read a system, check early where results will go, write a solution."""
 
 from __future__ import annotations
 

@@ -1,85 +1,50 @@
-"""The machine and the software a result was computed with."""
+"""The machine and the software a result was computed with, in the words of the commands."""
 
 from __future__ import annotations
 
-import os
-import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-__all__ = ["blas", "cpu_caches", "cpu_model", "describe_machine", "peak_memory_bytes", "versions"]
-
-_PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "pymetis", "matplotlib")
-_CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+__all__ = ["fingerprint", "machine_rows", "peak_memory_bytes", "software_rows"]
 
 
-def versions() -> dict[str, str]:
-    """Versions of this package, of Python and of what the numbers depend on; "absent" for one that is not installed."""
-    import warpfront
+@cache
+def fingerprint() -> dict[str, Any]:
+    """Fingerprint of this process, as benchmark records have it."""
+    from warpfront.bench.fingerprint import cpu_fingerprint
 
-    found = {"warpfront": str(warpfront.__version__), "python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "absent"
-    return found
+    return cpu_fingerprint(("matplotlib",))
 
 
-def blas() -> dict[str, str]:
-    """Name, version and kernel of the BLAS inside SciPy, which the solver calls."""
-    from warpfront.backend.cpu import _blas_controller
-
-    libraries = _blas_controller().info()
-    # NumPy brings another copy; in a wheel the folder's name tells them apart
-    own = [library for library in libraries if "scipy" in str(library["filepath"]).lower()]
-    library = (own or libraries or [{}])[0]
-    return {
-        "name": str(library.get("internal_api", "unknown")),
-        "version": str(library.get("version", "unknown")),
-        "kernel": str(library.get("architecture", "unknown")),
-    }
-
-
-def cpu_model() -> str:
-    """Name of the processor, as the system tells it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("model name", "Model", "cpu"):
-            return value.strip()
-    return platform.processor() or platform.machine() or "unknown"
+def software_rows() -> list[tuple[str, str]]:
+    """Versions of this package, of Python, of what the numbers depend on, and of every BLAS that is loaded."""
+    found = fingerprint()
+    rows = [("warpfront", found["code"]["version"]), ("Python", found["python"]["version"])]
+    rows += [(name, version or "absent") for name, version in found["packages"].items()]
+    for pool in found["blas"]:
+        kind = {"blas": "BLAS", "openmp": "OpenMP"}.get(pool["user_api"], pool["user_api"])
+        kernels = f", kernels for {pool['architecture']}" if pool["architecture"] else ""
+        row = (kind, f"{pool['internal_api']} {pool['version'] or ''}".rstrip() + kernels)
+        if row not in rows:
+            rows.append(row)
+    return rows
 
 
-def cpu_caches() -> dict[str, str]:
-    """Size of each cache of the first CPU, e.g. ``{"L1 data": "48K"}``; empty where the system does not say."""
-    caches = {}
-    for folder in sorted(_CACHE_FOLDER.glob("index*")):
-        try:
-            level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
-        except OSError:
-            continue
-        caches[f"L{level}" if kind == "Unified" else f"L{level} {kind.lower()}"] = size
-    return caches
-
-
-def describe_machine() -> dict[str, Any]:
-    """Processor, CPUs and system; nothing that names the computer or its user."""
-    from warpfront.backend import settings
-
-    return {
-        "cpu": cpu_model(),
-        "cpus": os.cpu_count() or 1,
-        "threads": settings.threads(),
-        "caches": cpu_caches(),
-        "system": f"{platform.system()} {platform.release()}",
-        "architecture": platform.machine(),
-    }
+def machine_rows() -> list[tuple[str, str]]:
+    """Processor, cores, threads, caches and system."""
+    found = fingerprint()
+    cpu, system = found["cpu"], found["system"]
+    caches = ", ".join(f"{name} {size}" for name, size in (cpu["caches"] or {}).items())
+    memory = found["memory_bytes"]
+    return [
+        ("model", cpu["model"] or "not known on this system"),
+        ("cores", f"{cpu['cores'] or 'not known'}, logical CPUs: {cpu['logical']}"),
+        ("threads used by default", str(found["threads"])),
+        ("caches of a core", caches or "not known on this system"),
+        ("memory", f"{memory / 2**30:.1f} GiB" if memory else "not known on this system"),
+        ("system", f"{system['os']} {system['release']}, {cpu['architecture']}"),
+    ]
 
 
 def peak_memory_bytes() -> int | None:

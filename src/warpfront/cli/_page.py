@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, nothing loaded from elsewhere, readable in light and dark and without a mouse."""
+"""The report as one HTML page: no script, nothing from elsewhere, for light and dark, keyboard and reader."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from warpfront.cli._machine import blas, describe_machine, versions
+from warpfront.cli._machine import machine_rows, software_rows
 from warpfront.cli._rows import Section, duration, phase_times, sections
 from warpfront.cli._run import Outcome, status_name
 from warpfront.cli._svg import spy
@@ -14,12 +14,13 @@ from warpfront.cli._svg import spy
 __all__ = ["page", "write_html"]
 
 STYLE = """
-:root{color-scheme:light dark;--paper:#fff;--text:#1b1f24;--soft:#57606a;--line:#d0d7de;--ink:#1f4e8c;--pale:#9db8d9;
---good:#116329;--bad:#a40e26}
+:root{color-scheme:light dark;--paper:#fff;--text:#1b1f24;--soft:#57606a;--line:#d0d7de;--ink:#1f4e8c;
+--pale:#9db8d9;--good:#116329;--bad:#a40e26}
 @media(prefers-color-scheme:dark){:root{--paper:#12161b;--text:#e6e9ed;--soft:#a3acb8;--line:#39424e;--ink:#8fb8f2;
 --pale:#3d5f8f;--good:#6fdd8b;--bad:#ff9492}}
 *{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--text);font:1rem/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+body{margin:0;background:var(--paper);color:var(--text);
+font:1rem/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 main{max-width:68rem;margin:0 auto;padding:1.5rem 1rem 4rem}
 h1{font-size:1.5rem;margin:0 0 .25rem;overflow-wrap:anywhere}
 h2{font-size:1.15rem;margin:2.25rem 0 .5rem;padding-bottom:.25rem;border-bottom:1px solid var(--line)}
@@ -38,7 +39,8 @@ td.number{text-align:right;white-space:nowrap;width:7rem}
 .narrow tbody th{width:11rem}
 .pictures{display:flex;flex-wrap:wrap;gap:1.5rem}
 figure{margin:0;flex:1 1 16rem;max-width:32rem}figcaption{color:var(--soft);font-size:.9rem;margin-top:.35rem}
-.spy{display:block;width:100%;height:auto;border:1px solid var(--line);color:var(--ink);shape-rendering:crispEdges}
+.spy{display:block;width:100%;height:auto;border:1px solid var(--line);
+color:var(--ink);shape-rendering:crispEdges}
 .bar{display:block;height:1.1rem;min-width:1px;background:var(--ink)}
 .bar.pale{background:var(--pale)}.bars{display:flex;align-items:center;height:1.6rem}
 .key{display:inline-block;width:.9rem;height:.9rem;margin-right:.3rem;vertical-align:-.1rem}
@@ -65,13 +67,15 @@ def page(outcome: Outcome) -> str:
     parts.append(("Files and versions", _provenance(outcome)))
     links = "".join(f'<li><a href="#{_anchor(title)}">{escape(title)}</a></li>' for title, _ in parts)
     body = "".join(
-        f'<section aria-labelledby="{_anchor(title)}"><h2 id="{_anchor(title)}">{escape(title)}</h2>{content}</section>\n'
+        f'<section aria-labelledby="{_anchor(title)}">'
+        f'<h2 id="{_anchor(title)}">{escape(title)}</h2>{content}</section>\n'
         for title, content in parts
     )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{name}: {escape(status_name(outcome.error))}, warpfront solve</title><style>{STYLE}</style></head>\n"
+        f"<title>{name}: {escape(status_name(outcome.error))}, warpfront solve</title>"
+        f"<style>{STYLE}</style></head>\n"
         f"<body><main><h1>{name}</h1>{_verdict(outcome)}"
         f'<nav aria-label="Parts of this report"><ul>{links}</ul></nav>\n{body}</main></body></html>\n'
     )
@@ -93,7 +97,7 @@ def _verdict(outcome: Outcome) -> str:
 
 def _rows(section: Section) -> str:
     rows = "".join(
-        f'<tr><th scope="row">{escape(label)}</th><td>{"<br>".join(escape(line) for line in value.splitlines())}</td></tr>'
+        f'<tr><th scope="row">{escape(label)}</th><td>{"<br>".join(escape(value).splitlines())}</td></tr>'
         for label, value in section.rows
     )
     return f"<table><tbody>{rows}</tbody></table>"
@@ -120,7 +124,9 @@ def _pictures(outcome: Outcome) -> list[tuple[str, str]]:
     )
     shape = f"{picture.n:,} x {picture.n:,}"
     side = picture.matrix.shape[0]
-    note = f"<p>Each picture is {shape}, in {side} x {side} cells; the more entries a cell has, the stronger its colour.</p>"
+    note = (
+        f"<p>Each picture is {shape}, in {side} x {side} cells; a cell's colour grows with its entries.</p>"
+    )
     return [("Entries", f'{note}<div class="pictures">{figures}</div>'), ("Fronts", _fronts(picture))]
 
 
@@ -133,14 +139,15 @@ def _fronts(picture: Any) -> str:
         label = f"{c.low:,}" if c.low == c.high else f"{c.low:,} to {c.high:,}"
         count, flops = 100 * c.count / total, 100 * c.flops_share
         rows += (
-            f'<tr><th scope="row">{label}</th><td class="number">{c.count:,}</td><td class="number">{flops:.1f} %</td>'
+            f'<tr><th scope="row">{label}</th><td class="number">{c.count:,}</td>'
+            f'<td class="number">{flops:.1f} %</td>'
             f'<td aria-hidden="true"><span class="bar pale" style="width:{count:.1f}%"></span>'
             f'<span class="bar" style="width:{flops:.1f}%"></span></td></tr>'
         )
-    key = '<span class="key bar pale"></span>share of the fronts, <span class="key bar"></span>share of the flops'
+    key = '<span class="key bar pale"></span>of all fronts, <span class="key bar"></span>of all flops'
     return (
-        '<table class="narrow"><caption>Fronts by their number of rows</caption><thead><tr><th scope="col">Rows</th>'
-        '<th scope="col">Fronts</th><th scope="col">Flops</th>'
+        '<table class="narrow"><caption>Fronts by their number of rows</caption><thead><tr>'
+        '<th scope="col">Rows</th><th scope="col">Fronts</th><th scope="col">Flops</th>'
         f'<th scope="col" aria-hidden="true">{key}</th></tr></thead><tbody>{rows}</tbody></table>'
     )
 
@@ -159,9 +166,10 @@ def _phases(outcome: Outcome) -> str:
             + (f'<span class="bar pale" style="width:{widths[1]:.1f}%"></span>' if jit else "")
             + "</span></td></tr>"
         )
-    key = '<span class="key bar"></span>work, <span class="key bar pale"></span>compiling kernels (once, then cached)'
+    key = '<span class="key bar"></span>work, <span class="key bar pale"></span>compiling kernels (once)'
     return (
-        f'<table class="narrow"><caption>Wall time, {duration(outcome.wall_seconds)} in all</caption><thead><tr>'
+        f'<table class="narrow"><caption>Wall time, {duration(outcome.wall_seconds)} in all</caption>'
+        "<thead><tr>"
         '<th scope="col">Phase</th><th scope="col">Work</th><th scope="col">Compiling</th>'
         f'<th scope="col" aria-hidden="true">{key}</th></tr></thead><tbody>{rows}</tbody></table>'
     )
@@ -175,13 +183,6 @@ def _provenance(outcome: Outcome) -> str:
         )
         for kind, f in outcome.files.items()
     ]
-    library, machine = blas(), describe_machine()
-    rows += [
-        ("software", ", ".join(f"{name} {version}" for name, version in versions().items())),
-        ("BLAS", f"{library['name']} {library['version']} ({library['kernel']})"),
-        (
-            "machine",
-            f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['system']}, {machine['architecture']}",
-        ),
-    ]
+    rows.append(("software", "\n".join(f"{name}: {version}" for name, version in software_rows())))
+    rows.append(("machine", "\n".join(f"{name}: {what}" for name, what in machine_rows())))
     return _rows(Section("", tuple(rows)))

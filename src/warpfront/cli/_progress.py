@@ -1,4 +1,4 @@
-"""What the user sees while a phase runs: its name and the time it takes, and that kernels are being compiled."""
+"""What the user sees while a phase runs: its name, its time, and that kernels are being compiled."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ COMPILING = "compiling kernels for this machine (once, cached)"
 class Phases:
     """Show phases as they run, and time them.
 
-    On a terminal the running phase is a live line on standard error that leaves nothing behind. Anywhere else each
-    phase is a line on standard output when it begins, so that standard error holds an error and nothing else. Until
-    `announce` is called there are no lines: a file that is no system should give its own line and no other.
+    On a terminal the running phase is a live line on standard error that leaves nothing behind. Anywhere else
+    each phase is a line on standard output when it begins, so that standard error holds an error and nothing
+    else. Until `announce` is called there are no lines: a file that is no system should give its own line and
+    no other.
 
     Attributes
     ----------

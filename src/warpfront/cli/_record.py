@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from warpfront.cli._machine import blas, describe_machine, peak_memory_bytes, versions
+from warpfront.cli._machine import fingerprint, peak_memory_bytes
 from warpfront.cli._rows import phase_times
 from warpfront.cli._run import Outcome, status_name
 
@@ -36,13 +36,14 @@ def plain(value: Any) -> Any:
 
 
 def record(outcome: Outcome) -> dict[str, Any]:
-    """Return everything about a run: what a program asks first at the top level, then the records as they are."""
+    """Return everything about a run: what is asked first at the top level, then the records as they are."""
     solver, error = outcome.solver, outcome.error
     report = None if solver is None else solver.report
     factor = None if report is None else report.factor
     times = phase_times(outcome)
     column = getattr(error, "column", -1)
     entry = getattr(error, "entry", -1)
+    machine = fingerprint()
     found = {
         "schema": SCHEMA,
         "status": status_name(error),
@@ -66,9 +67,12 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "records": report,
         "request": outcome.request,
         "files": outcome.files,
-        "versions": versions(),
-        "blas": blas(),
-        "machine": describe_machine(),
+        "versions": {
+            "warpfront": machine["code"]["version"],
+            "python": machine["python"]["version"],
+            **machine["packages"],
+        },
+        "machine": machine,
     }
     result: dict[str, Any] = plain(found)
     return result

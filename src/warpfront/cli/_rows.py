@@ -137,7 +137,7 @@ def _error(value: float | None) -> str:
 
 
 def phase_times(outcome: Outcome) -> dict[str, tuple[float, float]]:
-    """Work and compilation of each phase in seconds: wall times of the command, without and with the compiler's."""
+    """Work and compilation of each phase in seconds; together they are the wall time of the command."""
     report = outcome.solver.report if outcome.solver is not None else None
     compiled = {
         "analysing": getattr(report, "analysis", None),

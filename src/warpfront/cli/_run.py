@@ -1,4 +1,4 @@
-"""One direct solve from files, phase by phase: what happened is an `Outcome`, also when the solve is refused."""
+"""One direct solve from files, phase by phase; what happened is an `Outcome`, a refusal included."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def status_name(error: WarpfrontError | None) -> str:
-    """Return ``ok`` or the refusal in snake case: ``singular``, ``not_positive_definite``, ``non_finite``, ..."""
+    """Return ``ok`` or the refusal in snake case, e.g. ``singular`` or ``not_positive_definite``."""
     if error is None:
         return "ok"
     from warpfront import errors
@@ -96,7 +96,7 @@ def status_name(error: WarpfrontError | None) -> str:
 
 
 def solve_files(request: Request) -> Outcome:
-    """Read, analyse, factor and solve. A refusal is in ``error`` of the outcome; any other exception is a defect."""
+    """Read, analyse, factor and solve. A refusal is in the outcome; any other exception is a defect."""
     return _recorded(request, _solve)
 
 
@@ -200,7 +200,7 @@ def _whole(matrix: Any, view: str) -> Any:
 
 
 def _measure(outcome: Outcome, full: Any, x: Any, b: Any) -> None:
-    """Without refinement the solver computes no residual; a solution is not handed out unmeasured all the same."""
+    """Measure a solution that was not refined: the solver has not, and none is handed out unmeasured."""
     import numpy as np
 
     x, b = np.reshape(x, (len(x), -1)), np.reshape(b, (len(x), -1)).astype(np.float64)

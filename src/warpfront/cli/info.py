@@ -19,30 +19,15 @@ def info(
 
         typer.echo(json.dumps(found, indent=2))
         return
+    from warpfront.cli._machine import machine_rows, software_rows
     from warpfront.cli._rows import Section, print_sections
 
-    machine = found["machine"]
-    caches = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
-    blas = found["blas"]
+    caches = (("CPU", found["kernel_cache"]["cpu"]), ("GPU", found["kernel_cache"]["gpu"]))
     print_sections(
         [
-            Section("Software", tuple(found["versions"].items())),
-            Section(
-                "BLAS", (("library", f"{blas['name']} {blas['version']}"), ("kernels for", blas["kernel"]))
-            ),
-            Section(
-                "CPU",
-                (
-                    ("model", machine["cpu"]),
-                    ("CPUs", f"{machine['cpus']}, used by default: {machine['threads']} threads"),
-                    ("caches of a core", caches or "not known on this system"),
-                    ("system", f"{machine['system']}, {machine['architecture']}"),
-                ),
-            ),
-            Section(
-                "Cache of compiled kernels",
-                (("CPU", found["kernel_cache"]["cpu"]), ("GPU", found["kernel_cache"]["gpu"])),
-            ),
+            Section("Software", tuple(software_rows())),
+            Section("CPU", tuple(machine_rows())),
+            Section("Folders of compiled kernels", caches),
             Section("GPU", tuple(_gpu_rows(found["gpu"]))),
         ]
     )
@@ -51,13 +36,11 @@ def info(
 def _collect() -> dict[str, Any]:
     from warpfront.backend import settings
     from warpfront.backend.capability import describe
-    from warpfront.cli._machine import blas, describe_machine, versions
+    from warpfront.cli._machine import fingerprint
     from warpfront.cli._record import plain
 
     return {
-        "versions": versions(),
-        "blas": blas(),
-        "machine": describe_machine(),
+        "machine": plain(fingerprint()),
         "kernel_cache": {"cpu": _cpu_kernel_cache(), "gpu": str(settings.cache_dir())},
         "gpu": plain(describe()),
     }
@@ -84,7 +67,8 @@ def _gpu_rows(gpu: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(
             (
                 f"device {device['device']}",
-                f"compute capability {device['cc_major']}.{device['cc_minor']}, {device['sm_count']} SMs, {total:.1f} GiB",
+                f"compute capability {device['cc_major']}.{device['cc_minor']}, "
+                f"{device['sm_count']} SMs, {total:.1f} GiB",
             )
         )
     return rows

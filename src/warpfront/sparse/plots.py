@@ -1,7 +1,7 @@
 """Pictures of an analysis: where A and L have entries, how large the fronts are, where the time went.
 
-`portrait` reduces an analysis to small arrays with NumPy alone, for any drawing; `plot_symbolic` and `plot_solver`
-draw them with matplotlib, which is imported here only, and only when one of them is called.
+`portrait` reduces an analysis to small arrays with NumPy alone, for any drawing; `plot_symbolic` and
+`plot_solver` draw them with matplotlib, which is imported when one of them is called.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _symmetric_counts(row: Any, column: Any, mirrored: Any, m: int) -> NDArray[n
 
 
 def _factor_counts(plan: Any, cell: NDArray[np.int64], m: int) -> NDArray[np.float64]:
-    """Entries of L by cell. A front's columns are cut where a cell ends, so that each piece lies in one column of cells."""
+    """Entries of L by cell. A front's columns are cut where a cell ends: a piece lies in one column."""
     n = cell.size
     starts = np.unique(np.concatenate([plan.node_ptr[:-1], np.flatnonzero(np.diff(cell, prepend=-1))]))
     ends = np.append(starts[1:], n)
