@@ -1,7 +1,7 @@
 """An interior-point method for a nonconvex quadratic program: the inertia says whether a step goes downhill.
 
 Minimise 1/2 x^T P x subject to A x = b, x >= 0. P is indefinite; A adds up groups of variables. The KKT
-matrix must have n positive and m negative eigenvalues; where it does not, its diagonal is shifted until it does
+matrix must have n positive and m negative eigenvalues; where it has not, its diagonal is shifted until it has
 (Waechter and Biegler 2006, algorithm IC). With that inertia the barrier function falls along the step.
 
 Run: python examples/interior_point.py

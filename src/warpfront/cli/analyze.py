@@ -7,23 +7,18 @@ from typing import Annotated
 
 import typer
 
+from warpfront.cli._options import PLOT_SUFFIXES, Matrix, Ordering, Plot, Structure, View
+
 __all__ = ["analyze"]
 
 
 def analyze(
-    matrix: Annotated[
-        Path, typer.Argument(metavar="A", help="Matrix: .mtx, .rb, .hb, .rsa (all also .gz) or .npz.")
-    ],
-    structure: Annotated[str, typer.Option(help="auto, SPD (Cholesky), S (LDL^T) or G.")] = "auto",
-    ordering: Annotated[str, typer.Option(help="auto, amd, metis, level_set or natural.")] = "auto",
-    view: Annotated[
-        str, typer.Option(help="full, or the triangle that holds the entries: lower, upper.")
-    ] = "full",
+    matrix: Matrix,
+    structure: Structure = "auto",
+    ordering: Ordering = "auto",
+    view: View = "full",
     report: Annotated[Path | None, typer.Option(help="Write the record: .json.", show_default=False)] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Write a figure of A, L and the fronts: .png, .svg or .pdf.", show_default=False),
-    ] = None,
+    plot: Plot = None,
 ) -> None:
     """Order a matrix and predict its fill, flops, fronts and memory; nothing is factored."""
     from warpfront.cli._files import check_output
@@ -31,7 +26,7 @@ def analyze(
     from warpfront.cli._run import Request, analyze_file
 
     check_output(report, "--report", (".json",), [matrix])
-    check_output(plot, "--plot", (".png", ".svg", ".pdf"), [matrix])
+    check_output(plot, "--plot", PLOT_SUFFIXES, [matrix])
     outcome = analyze_file(Request(matrix, None, structure, ordering, view))
     if report is not None:
         from warpfront.cli._record import write_json

@@ -7,38 +7,23 @@ from typing import Annotated
 
 import typer
 
+from warpfront.cli._options import PLOT_SUFFIXES, Matrix, Ordering, Plot, Rhs, Solution, Structure, View
+
 __all__ = ["solve"]
 
 REPORT_SUFFIXES = (".json", ".html")
-PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def solve(
-    matrix: Annotated[
-        Path, typer.Argument(metavar="A", help="Matrix: .mtx, .rb, .hb, .rsa (all also .gz) or .npz.")
-    ],
-    rhs: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[B]",
-            help="Right-hand sides. Without it b = A x is made from x = ones.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write x: .mtx, .mtx.gz or .npz.", show_default=False),
-    ] = None,
-    structure: Annotated[str, typer.Option(help="auto, SPD (Cholesky), S (LDL^T) or G.")] = "auto",
-    ordering: Annotated[str, typer.Option(help="auto, amd, metis, level_set or natural.")] = "auto",
-    view: Annotated[
-        str, typer.Option(help="full, or the triangle that holds the entries: lower, upper.")
-    ] = "full",
+    matrix: Matrix,
+    rhs: Rhs = None,
+    output: Solution = None,
+    structure: Structure = "auto",
+    ordering: Ordering = "auto",
+    view: View = "full",
     threads: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=1024, help="CPU threads. Default: all this process may use.", show_default=False
-        ),
+        typer.Option(min=1, max=1024, help="CPU threads. Default: all it may use.", show_default=False),
     ] = None,
     refine: Annotated[
         int | None,
@@ -48,12 +33,7 @@ def solve(
         list[Path] | None,
         typer.Option(help="Write a report: .json or .html. May be repeated.", show_default=False),
     ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a figure of A, L, fronts and times: .png, .svg or .pdf.", show_default=False
-        ),
-    ] = None,
+    plot: Plot = None,
 ) -> None:
     """Solve A x = b for a sparse matrix from a file, and say how well it went.
 
