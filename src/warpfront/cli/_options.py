@@ -17,7 +17,7 @@ Matrix = Annotated[
 Rhs = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[B]",
+        metavar="B",
         help="Right-hand sides. Without it b = A x is made from x = ones.",
         show_default=False,
     ),

@@ -37,8 +37,7 @@ def solve(
 ) -> None:
     """Solve A x = b for a sparse matrix from a file, and say how well it went.
 
-    Exit codes: 0 solved; 2 a file or an option is wrong; 3 refused: singular, not positive definite, not
-    finite, or not accurate; 4 not supported by this build.
+    Exit codes: 0 solved, 2 wrong file or option, 3 refused (singular, ...), 4 not supported by this build.
     """
     from warpfront.cli import _files as files
     from warpfront.cli._run import Request, solve_files
