@@ -175,6 +175,12 @@ def test_eigenvalue_inertia_wants_a_gap():
     assert matrices.eigenvalue_inertia(sparse.csr_array((3, 3))) == (0, 0, 3)
 
 
+def test_a_rounding_size_eigenvalue_may_have_either_sign():
+    for inertia, fine in (((5, 0, 1), True), ((6, 0, 0), True), ((5, 1, 0), True), ((4, 0, 2), False)):
+        assert matrices.agrees(inertia, (5, 0, 1), "eigenvalues") == fine
+        assert matrices.agrees(inertia, (5, 0, 1), "manifest") == (inertia == (5, 0, 1))
+
+
 def test_backward_errors_of_a_solution_with_zeros():
     matrix = sparse.csr_array(np.diag([1.0, 1.0]))
     b, x = np.array([1.0, 0.0]), np.array([1.0, 1e-20])
