@@ -18,7 +18,7 @@ def fingerprint() -> dict[str, Any]:
 
 
 def software_rows() -> list[tuple[str, str]]:
-    """Versions of this package, of Python, of what the numbers depend on, and of every BLAS that is loaded."""
+    """Versions of this package, of Python, of what the numbers depend on, and of the loaded BLAS."""
     found = fingerprint()
     rows = [("warpfront", found["code"]["version"]), ("Python", found["python"]["version"])]
     rows += [(name, version or "absent") for name, version in found["packages"].items()]
