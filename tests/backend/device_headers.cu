@@ -48,7 +48,8 @@ __global__ void signal_chain(unsigned* values, unsigned* flags, int epoch) {
   if (threadIdx.x == 0) wf::signal_set(flags + b, static_cast<unsigned>(epoch));
 }
 
-// Every block writes its cell, all meet, every block sums all cells; twice over, with the cells rewritten in between.
+// Every block writes its cell, all meet, every block sums all cells; twice over, with the cells rewritten in
+// between.
 __global__ void meet(unsigned* sums, unsigned* cells, unsigned* counter) {
   for (unsigned round = 0; round < 2; ++round) {
     if (threadIdx.x == 0) cells[blockIdx.x] = (round + 1) * (blockIdx.x + 1);
@@ -89,7 +90,8 @@ __global__ void product_m8n8k4(double* d, const double* a, const double* b, cons
   d[8 * g + 2 * t + 1] = acc[1];
 }
 
-// Sixteen bytes a thread, of which `valid` are read and the rest is zero, two groups in flight; then eight and four bytes.
+// Sixteen bytes a thread, of which `valid` are read and the rest is zero, two groups in flight; then eight
+// and four bytes.
 __global__ void copy_async(unsigned char* out, const unsigned char* in, int valid) {
   __shared__ __align__(16) unsigned char s[64 * 32];
   const int t = static_cast<int>(threadIdx.x);

@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 
 SOURCE = Path(__file__).with_name("device_headers.cu")
-KERNELS = (
-    "warp_reductions<double>", "warp_reductions<float>", "warp_reductions<int>", "block_reductions<double>", "signal_chain", "meet",
-    "complex_arithmetic", "copy_vec16", "product_m8n8k4", "product_m16n8k16", "copy_async", "copy_bulk",
-)  # fmt: skip
-SIGNATURES = {"warp_reductions": "pppp", "block_reductions": "pppp", "signal_chain": "ppi", "meet": "ppp", "complex_arithmetic": "ppp",
-              "copy_vec16": "pp", "product_m8n8k4": "pppp", "product_m16n8k16": "pppp", "copy_async": "ppi", "copy_bulk": "pp"}  # fmt: skip
+SIGNATURES = {
+    "warp_reductions<double>": "pppp",
+    "warp_reductions<float>": "pppp",
+    "warp_reductions<int>": "pppp",
+    "block_reductions<double>": "pppp",
+    "signal_chain": "ppi",
+    "meet": "ppp",
+    "complex_arithmetic": "ppp",
+    "copy_vec16": "pp",
+    "product_m8n8k4": "pppp",
+    "product_m16n8k16": "pppp",
+    "copy_async": "ppi",
+    "copy_bulk": "pp",
+}
+KERNELS = tuple(SIGNATURES)
 
 
 def _run_simt(name, grid, block, args, cooperative):
@@ -31,7 +40,7 @@ def _run_cuda(name, grid, block, args, cooperative):
     least = {"product_m8n8k4": (8, 0), "copy_async": (8, 0), "product_m16n8k16": (9, 0), "copy_bulk": (9, 0)}
     if have.cc < least.get(name, (0, 0)):
         pytest.skip(f"{name} needs compute capability {least[name]}, the device has {have.cc}")
-    kernel = cuda.load(SOURCE, name, SIGNATURES[name.partition("<")[0]], 0)
+    kernel = cuda.load(SOURCE, name, SIGNATURES[name], 0)
     moved = [cupy.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
     pointers = [a.data.ptr if isinstance(a, cupy.ndarray) else a for a in moved]
     kernel.launch(cupy.cuda.get_current_stream().ptr, grid, block, pointers, cooperative=cooperative)
@@ -41,7 +50,10 @@ def _run_cuda(name, grid, block, args, cooperative):
 
 
 @pytest.fixture(
-    params=[pytest.param(_run_simt, marks=pytest.mark.simt, id="simt"), pytest.param(_run_cuda, marks=pytest.mark.cuda, id="cuda")]
+    params=[
+        pytest.param(_run_simt, marks=pytest.mark.simt, id="simt"),
+        pytest.param(_run_cuda, marks=pytest.mark.cuda, id="cuda"),
+    ]
 )
 def run(request):
     """``run(kernel, grid, block, args)``: arrays are updated in place."""
@@ -112,7 +124,9 @@ def _check_reductions(values, index, out, where):
         # Bound of any order of summation: (count - 1) rounding errors on the sum of magnitudes.
         exact = values.astype(np.float64).sum()
         finite = values[np.isfinite(values)].astype(np.float64)
-    bound = len(values) * (np.finfo(values.dtype).eps if values.dtype.kind == "f" else 0) * np.abs(finite).sum()
+    bound = (
+        len(values) * (np.finfo(values.dtype).eps if values.dtype.kind == "f" else 0) * np.abs(finite).sum()
+    )
     if np.isfinite(exact):
         assert np.all(np.abs(out[:, 0] - exact) <= bound)
     else:
@@ -138,7 +152,11 @@ def test_signals_order_a_chain_of_blocks(run):
 
 def test_grid_barrier(run):
     blocks = 5
-    sums, cells, counter = np.zeros((2, blocks), np.uint32), np.zeros(blocks, np.uint32), np.zeros(1, np.uint32)
+    sums, cells, counter = (
+        np.zeros((2, blocks), np.uint32),
+        np.zeros(blocks, np.uint32),
+        np.zeros(1, np.uint32),
+    )
     run("meet", blocks, 32, sums, cells, counter, cooperative=True)
     np.testing.assert_array_equal(sums, [[15] * blocks, [30] * blocks])
 
@@ -153,7 +171,10 @@ def test_complex_arithmetic(run):
     with np.errstate(over="ignore", invalid="ignore"):
         expected = np.stack([a + b, a - b, a * b, a / b, a.conj(), np.abs(a) ** 2 + 0j], axis=1)
     for column in (0, 1, 3, 4):
-        assert np.all(np.abs(out[:, column] - expected[:, column]) <= 8 * np.finfo(float).eps * np.abs(expected[:, column]))
+        assert np.all(
+            np.abs(out[:, column] - expected[:, column])
+            <= 8 * np.finfo(float).eps * np.abs(expected[:, column])
+        )
     scale = np.abs(a[1:]) * np.abs(b[1:])
     assert np.all(np.abs(out[1:, 2] - expected[1:, 2]) <= 4 * np.finfo(float).eps * scale)
     assert np.all(np.abs(out[1:, 5] - expected[1:, 5]) <= 4 * np.finfo(float).eps * expected[1:, 5].real)
@@ -166,7 +187,9 @@ def test_sixteen_byte_copies(run):
     np.testing.assert_array_equal(out, source)
 
 
-@pytest.mark.parametrize(("name", "m", "n", "k"), [("product_m8n8k4", 8, 8, 4), ("product_m16n8k16", 16, 8, 16)])
+@pytest.mark.parametrize(
+    ("name", "m", "n", "k"), [("product_m8n8k4", 8, 8, 4), ("product_m16n8k16", 16, 8, 16)]
+)
 def test_matrix_products(run, name, m, n, k):
     rng = np.random.default_rng(3)
     a, b, c = rng.standard_normal((m, k)), rng.standard_normal((k, n)), rng.standard_normal((m, n))

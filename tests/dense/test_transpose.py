@@ -11,7 +11,19 @@ from warpfront.errors import InvalidValueError, NotSupportedError
 
 DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 # Below, at and across the tiles of every element size, narrow and flat ones, and batches.
-SHAPES = [(1, 1), (3, 5), (17, 1), (1, 40), (64, 64), (65, 33), (130, 70), (100, 144), (16, 300), (3, 9, 11), (2, 40, 96)]
+SHAPES = [
+    (1, 1),
+    (3, 5),
+    (17, 1),
+    (1, 40),
+    (64, 64),
+    (65, 33),
+    (130, 70),
+    (100, 144),
+    (16, 300),
+    (3, 9, 11),
+    (2, 40, 96),
+]
 PITCHES = [(0, 0), (3, 0), (0, 5), (16, 32)]
 
 
@@ -22,7 +34,7 @@ def random_bits(shape, dtype, seed=0):
 
 
 def pitched(shape, dtype, extra, seed):
-    """A view of ``shape`` whose rows lie ``extra`` elements further apart; the memory around it is random too."""
+    """A view of ``shape`` whose rows lie ``extra`` elements further apart, random memory between them."""
     whole = random_bits((*shape[:-1], shape[-1] + extra), dtype, seed)
     return whole, whole[..., : shape[-1]]
 
@@ -56,7 +68,9 @@ class Cuda:
         out = moved[id(target)]
         assert transpose(moved[id(source)], out=out, path=path) is out
         base = target if target.base is None else target.base
-        base[...] = cupy.asnumpy(out.base if out.base is not None else out).view(base.dtype).reshape(base.shape)
+        base[...] = (
+            cupy.asnumpy(out.base if out.base is not None else out).view(base.dtype).reshape(base.shape)
+        )
 
     @staticmethod
     def _move(a):
@@ -68,7 +82,7 @@ class Cuda:
 
 
 class Simt:
-    """The kernel sources under the SIMT runner, as the plan launches them; persistent kernels with three blocks."""
+    """The kernel sources under the SIMT runner, launched as planned; persistent kernels with three blocks."""
 
     paths = ("portable", "sm_80", "sm_90")
 
@@ -126,7 +140,7 @@ def backend(request):
 @pytest.mark.parametrize("pitch", PITCHES, ids=str)
 @pytest.mark.parametrize("size", DTYPES)
 def test_every_size_and_pitch(backend, size, pitch):
-    """The result equals the reference and the gaps between rows keep their bits, on every path that takes the problem."""
+    """The result equals the reference and gaps keep their bits, on every path that takes the problem."""
     ran = set()
     for shape in SHAPES:
         _, source = pitched(shape, DTYPES[size], pitch[0], 1)
@@ -182,7 +196,11 @@ def test_cpu_kernels_and_threads(monkeypatch, size, threads):
     order=st.sampled_from(["C", "F", "step", "reversed"]),
 )
 def test_any_layout_and_type(shape, dtype, order):
-    a = random_bits(shape, np.dtype(dtype).str.replace("?", "u1")).view(dtype) if dtype != "?" else random_bits(shape, "u1") > 9
+    a = (
+        random_bits(shape, np.dtype(dtype).str.replace("?", "u1")).view(dtype)
+        if dtype != "?"
+        else random_bits(shape, "u1") > 9
+    )
     a = {"C": a, "F": np.asfortranarray(a), "step": a[..., ::2], "reversed": a[..., ::-1, :]}[order]
     before = a.tobytes()
     result = transpose(a)
@@ -248,7 +266,11 @@ def test_a_gpu_asked_for_and_absent_says_what_to_install():
 @pytest.mark.cuda
 class TestOnAGpu:
     @pytest.mark.parametrize("size", DTYPES)
-    @pytest.mark.parametrize("shape", [(4096, 4096), (4097, 2049), (1 << 20, 3), (5, 1 << 20), (20000, 8, 8), (3, 1000, 2000)], ids=str)
+    @pytest.mark.parametrize(
+        "shape",
+        [(4096, 4096), (4097, 2049), (1 << 20, 3), (5, 1 << 20), (20000, 8, 8), (3, 1000, 2000)],
+        ids=str,
+    )
     def test_large(self, size, shape):
         import cupy
 

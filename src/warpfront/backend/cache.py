@@ -1,9 +1,9 @@
 """Disk cache of compiled kernels, addressed by content, shared by any number of processes.
 
-One file per entry, ``<folder>/<first two digits>/<key>.bin``: an 8-byte magic, the SHA-256 of the payload, the payload.
-A file is written beside its place and renamed into it, so a reader sees a whole entry or none; an entry whose hash does
-not match is removed and rebuilt. Reading an entry renews its time stamp; when the cache grows past its cap, the entries
-unused for longest go first.
+One file per entry, ``<folder>/<first two digits>/<key>.bin``: an 8-byte magic, the SHA-256 of the payload,
+the payload. A file is written beside its place and renamed into it, so a reader sees a whole entry or none;
+an entry whose hash does not match is removed and rebuilt. Reading an entry renews its time stamp; when the
+cache grows past its cap, the entries unused for longest go first.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Cache:
         self._warned = False
 
     def load(self, key: str) -> bytes | None:
-        """Return the payload stored under ``key``, or ``None`` when there is none or it is damaged (then it is removed)."""
+        """Return what is stored under ``key``, ``None`` when there is nothing; a damaged entry is removed."""
         path = self._path(key)
         try:
             content = path.read_bytes()
@@ -72,7 +72,7 @@ class Cache:
         return payload
 
     def store(self, key: str, payload: bytes) -> None:
-        """Store a payload. A folder that cannot be written is said once, as a `RuntimeWarning`; the caller goes on."""
+        """Store a payload; that a folder cannot be written is said once, as a `RuntimeWarning`."""
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,8 @@ class Cache:
             if not self._warned:
                 self._warned = True
                 warnings.warn(
-                    f"compiled kernels cannot be kept in {self.folder} ({error.strerror}): every process compiles anew",
+                    f"compiled kernels cannot be kept in {self.folder} ({error.strerror}): "
+                    "every process compiles anew",
                     RuntimeWarning,
                     stacklevel=3,
                 )
@@ -120,7 +121,7 @@ class Cache:
         return self.folder / key[:2] / f"{key}.bin"
 
     def _entries(self) -> Iterator[tuple[Path, int, float]]:
-        """Yield path, size and time of last use; an entry that another process removes meanwhile is left out."""
+        """Yield path, size and time of last use; what another process removes meanwhile is left out."""
         for path in self.folder.glob("??/*.bin"):
             with suppress(OSError):
                 state = path.stat()
@@ -141,7 +142,7 @@ class Cache:
 
 
 def default() -> Cache:
-    """Return the user's cache of compiled kernels (folder ``cubin`` of `warpfront.backend.settings.cache_dir`)."""
+    """Return the user's cache of compiled kernels: ``cubin`` in `warpfront.backend.settings.cache_dir`."""
     from warpfront.backend import settings
 
     return Cache(settings.cache_dir() / "cubin")

@@ -1,4 +1,7 @@
-"""What one CUDA device can do, probed once and frozen. Decisions are taken from these fields, never from a product's name."""
+"""What one CUDA device can do, probed once and frozen.
+
+Decisions are taken from these fields, never from a product's name.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,8 @@ class Capability:
     mig : bool or None
         Whether the device is a MIG slice; ``None`` where NVML cannot say.
     driver_version, runtime_version, nvrtc_version : tuple of int
-        ``(major, minor)`` of the CUDA version that the driver supports, of the bindings, and of NVRTC; ``(0, 0)`` for one that is absent.
+        ``(major, minor)`` of the CUDA version that the driver supports, of the bindings, and of NVRTC; ``(0,
+        0)`` for one that is absent.
     total_bytes, free_bytes : int
         Device memory, in all and free at the time of the probe.
     """
@@ -140,7 +144,9 @@ def probe(device: int = 0) -> Capability:
     attribute = driver.CUdevice_attribute
 
     def read(name: str) -> int:
-        return int(_call(driver.cuDeviceGetAttribute, getattr(attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
+        return int(
+            _call(driver.cuDeviceGetAttribute, getattr(attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), handle)
+        )
 
     driver_number = int(_call(driver.cuDriverGetVersion))
     free, total = _memory(handle)
@@ -185,7 +191,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the installed version of every package that GPU work may use; ``None`` for one that is absent."""
+    """Return the installed version of every package that GPU work may use, ``None`` for an absent one."""
     return {name: _version(distributions) for name, distributions in _PACKAGES.items()}
 
 
@@ -195,8 +201,9 @@ def describe() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``available`` (bool), ``reason`` (str or None: what is absent and what to install), ``packages`` (name -> version
-        or None), ``nvrtc`` and ``nvcc`` (version string or None), ``devices`` (one dict of `Capability` fields each).
+        ``available`` (bool), ``reason`` (str or None: what is absent and what to install), ``packages`` (name
+        -> version or None), ``nvrtc`` and ``nvcc`` (version string or None), ``devices`` (one dict of
+        `Capability` fields each).
     """
     from warpfront.backend import nvcc
 
@@ -243,7 +250,8 @@ def _driver_device_count() -> int:
         code = driver.cuInit(0)[0]
     except Exception as error:  # a missing libcuda surfaces as one of several loader errors
         raise NotSupportedError(
-            f"no NVIDIA driver on this machine (libcuda did not load: {type(error).__name__}); install the driver"
+            "no NVIDIA driver on this machine (libcuda did not load: "
+            f"{type(error).__name__}); install the driver"
         ) from error
     if code == driver.CUresult.CUDA_ERROR_NO_DEVICE:
         return 0
@@ -256,8 +264,8 @@ def _memory(handle: Any) -> tuple[int, int]:
     """Free and total bytes, through the primary context that CuPy and PyTorch share."""
     from cuda.bindings import driver
 
-    # Retained for the life of the process: releasing it here would destroy it when nobody else holds it yet, and making
-    # it again costs the first launch a few tenths of a second.
+    # Retained for the life of the process: releasing it here would destroy it when nobody else holds it yet,
+    # and making it again costs the first launch a few tenths of a second.
     context = _call(driver.cuDevicePrimaryCtxRetain, handle)
     _call(driver.cuCtxPushCurrent, context)
     try:

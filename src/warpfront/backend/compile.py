@@ -1,8 +1,8 @@
 """Compile one kernel file to a cubin: what the two compilers share, and `build`, which asks the cache first.
 
-A kernel file is a ``.cu`` inside the package. It includes house headers only (``backend/device`` and its own folder), so
-its text, the text of every header it reaches, the options, the architecture and the compiler's version determine the
-cubin: that is the cache key.
+A kernel file is a ``.cu`` inside the package. It includes house headers only (``backend/device`` and its own
+folder), so its text, the text of every header it reaches, the options, the architecture and the compiler's
+version determine the cubin: that is the cache key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from warpfront.errors import InvalidValueError, NotSupportedError, WarpfrontErro
 if TYPE_CHECKING:
     from warpfront.backend.cache import Cache
 
-__all__ = ["COMPILERS", "CompileError", "CompileOptions", "Compiled", "KernelResources", "build", "device_folder", "source_closure"]
+__all__ = [
+    "COMPILERS",
+    "CompileError",
+    "CompileOptions",
+    "Compiled",
+    "KernelResources",
+    "build",
+    "device_folder",
+    "source_closure",
+]
 
 COMPILERS = ("nvrtc", "nvcc")
 
@@ -108,7 +117,9 @@ class _Compiler(Protocol):
 
     def version(self) -> str: ...
 
-    def compile(self, source: Path, expressions: tuple[str, ...], arch: str, options: CompileOptions) -> Compiled: ...
+    def compile(
+        self, source: Path, expressions: tuple[str, ...], arch: str, options: CompileOptions
+    ) -> Compiled: ...
 
 
 def device_folder() -> Path:
@@ -171,7 +182,9 @@ def build(
     return compiled
 
 
-def cache_key(source: Path, expressions: tuple[str, ...], arch: str, options: CompileOptions, compiler: str) -> str:
+def cache_key(
+    source: Path, expressions: tuple[str, ...], arch: str, options: CompileOptions, compiler: str
+) -> str:
     """Return the content hash that names one compilation (hexadecimal SHA-256)."""
     digest = sha256()
     for part in ("warpfront-cubin-1", compiler, arch, repr(options), repr(expressions)):

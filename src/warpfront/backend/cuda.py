@@ -1,10 +1,11 @@
-"""Launch compiled kernels on the caller's stream, on memory that CuPy, PyTorch or JAX owns.
+"""Launch compiled kernels on the caller's stream; workspaces; graph capture.
 
-Nothing here synchronises: work is queued on the stream that the array's own library regards as current, and the caller
-sees the ordering that library promises. Importing this module imports no GPU package.
+Nothing here synchronises: work is queued on the stream it is given, which for an array is the one its own
+library regards as current (`warpfront.backend.arrays`). Importing this module imports no GPU package.
 
-Kernel arguments are 8-byte integers, pointers and doubles, or 4-byte integers and floats; a kernel's signature says which,
-one letter each: ``p`` pointer, ``q`` 64-bit integer, ``d`` double, ``i`` 32-bit integer, ``f`` float.
+Kernel arguments are 8-byte integers, pointers and doubles, or 4-byte integers and floats; a kernel's
+signature says which, one letter each: ``p`` pointer, ``q`` 64-bit integer, ``d`` double, ``i`` 32-bit
+integer, ``f`` float.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import c_float, c_int
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -21,174 +21,11 @@ from typing import Any
 from warpfront.backend import capability, compile
 from warpfront.errors import InvalidValueError, NotSupportedError
 
-__all__ = [
-    "DeviceView",
-    "Graph",
-    "Kernel",
-    "Workspaces",
-    "as_device_array",
-    "capture",
-    "empty_like",
-    "is_device_array",
-    "library_of",
-    "load",
-    "view",
-]
+__all__ = ["Graph", "Kernel", "Workspaces", "capture", "load"]
 
 _SIZES = {"p": 8, "q": 8, "d": 8, "i": 4, "f": 4}
 # Launch shapes a kernel remembers; a caller that varies sizes without end starts over.
 _MAX_CONFIGS = 512
-
-
-@dataclass(frozen=True)
-class DeviceView:
-    """Where an array lies in device memory, and the stream its library would use now.
-
-    Attributes
-    ----------
-    pointer : int
-        Address of the first element.
-    shape : tuple of int
-    strides : tuple of int
-        In bytes.
-    dtype : str
-        Element type by name, without the library's prefix.
-    itemsize : int
-        Bytes of an element.
-    device : int
-        CUDA ordinal.
-    stream : int
-        Handle of the current stream; 0 is the legacy default stream.
-    library : {"cupy", "torch", "jax"}
-    owner : object
-        Keeps the memory alive.
-    """
-
-    pointer: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    itemsize: int
-    device: int
-    stream: int
-    library: str
-    owner: Any
-
-
-def library_of(x: Any) -> str | None:
-    """Return the library of a device array (``"cupy"``, ``"torch"``, ``"jax"``, or ``"interface"`` for another object
-    with ``__cuda_array_interface__``), ``None`` for anything in host memory.
-    """
-    root = type(x).__module__.partition(".")[0]
-    if root == "cupy":
-        return "cupy" if hasattr(x, "data") and hasattr(x, "strides") else None
-    if root == "torch":
-        return "torch" if getattr(x, "is_cuda", False) else None
-    if root in ("jax", "jaxlib"):
-        return "jax" if any(device.platform in ("gpu", "cuda") for device in x.devices()) else None
-    return "interface" if hasattr(x, "__cuda_array_interface__") else None
-
-
-def is_device_array(x: Any) -> bool:
-    """Return whether an object holds its data in CUDA device memory."""
-    return library_of(x) is not None
-
-
-@cache
-def dtype_name(dtype: Any) -> str:
-    """Return the name of a NumPy element type; kept, because NumPy builds it anew at each call."""
-    return str(dtype)
-
-
-def view(x: Any) -> DeviceView:
-    """Return where a device array lies.
-
-    Raises
-    ------
-    InvalidValueError
-        ``x`` is no device array, or a PyTorch tensor that records gradients.
-    """
-    library = library_of(x)
-    if library == "torch":
-        return _torch_view(x)
-    if library is None:
-        raise InvalidValueError(f"not an array in device memory: {type(x).__name__}")
-    array = x if library == "cupy" else as_device_array(x)
-    import cupy
-
-    return DeviceView(
-        pointer=int(array.data.ptr),
-        shape=array.shape,
-        strides=array.strides,
-        dtype=dtype_name(array.dtype),
-        itemsize=array.itemsize,
-        device=array.data.device_id,
-        stream=int(cupy.cuda.get_current_stream().ptr),
-        library="jax" if library == "jax" else "cupy",
-        owner=array,
-    )
-
-
-def _torch_view(x: Any) -> DeviceView:
-    import torch
-
-    if x.requires_grad:
-        raise InvalidValueError("the tensor records gradients; pass tensor.detach()")
-    x = x.resolve_conj().resolve_neg()
-    size = x.element_size()
-    return DeviceView(
-        pointer=x.data_ptr(),
-        shape=tuple(x.shape),
-        strides=tuple(size * step for step in x.stride()),
-        dtype=str(x.dtype).removeprefix("torch."),
-        itemsize=size,
-        device=x.get_device(),
-        stream=int(torch.cuda.current_stream(x.device).cuda_stream),
-        library="torch",
-        owner=x,
-    )
-
-
-def as_device_array(x: Any) -> Any:
-    """Return a CuPy array on the memory of a device array of any library, without a copy.
-
-    A CuPy array is returned as it is; PyTorch and JAX arrays come through DLPack (the producer makes its stream and
-    CuPy's current stream wait for one another), other objects through ``__cuda_array_interface__``.
-    """
-    import cupy
-
-    library = library_of(x)
-    if library is None:
-        raise InvalidValueError(f"not an array in device memory: {type(x).__name__}")
-    if library == "cupy":
-        return x
-    return cupy.from_dlpack(x) if library in ("torch", "jax") else cupy.asarray(x)
-
-
-def empty_like(like: DeviceView, shape: tuple[int, ...]) -> Any:
-    """Return a new C-ordered array of ``like``'s library, element type and device; for JAX a CuPy array (see `to_library`)."""
-    if like.library == "torch":
-        import torch
-
-        return torch.empty(shape, dtype=like.owner.dtype, device=like.owner.device)
-    import cupy
-
-    with cupy.cuda.Device(like.device):
-        return cupy.empty(shape, dtype=like.owner.dtype)
-
-
-def to_library(array: Any, library: str) -> Any:
-    """Hand a CuPy array to ``library``; only JAX needs a conversion, which waits until the array is ready.
-
-    JAX keeps its own streams and does not wait for CuPy's.
-    """
-    if library != "jax":
-        return array
-    import cupy
-    import jax
-
-    cupy.cuda.get_current_stream().synchronize()
-    return jax.dlpack.from_dlpack(array)
 
 
 class Kernel:
@@ -220,10 +57,14 @@ class Kernel:
         self._kernel = self._code.get_kernel(expression)
         sizes = [info.size for info in self._kernel.arguments_info]
         if sizes != [_SIZES[letter] for letter in signature]:
-            raise InvalidValueError(f"{expression} takes arguments of {sizes} bytes, its signature says {signature!r}")
+            raise InvalidValueError(
+                f"{expression} takes arguments of {sizes} bytes, its signature says {signature!r}"
+            )
         self._convert: tuple[Any, ...] | None = None
         if set(signature) & {"i", "f"}:
-            self._convert = tuple({"i": c_int, "f": c_float, "d": float}.get(letter, int) for letter in signature)
+            self._convert = tuple(
+                {"i": c_int, "f": c_float, "d": float}.get(letter, int) for letter in signature
+            )
         self._configs: dict[tuple[Any, ...], Any] = {}
         self._shared_limit = 48 * 1024 - self.resources.shared_bytes
 
@@ -248,12 +89,15 @@ class Kernel:
         args : sequence
             As many as the signature has letters; pointers as integers.
         shared_bytes : int
-            Dynamic shared memory; above 48 KB (with the static part) the kernel opts in at the first such launch.
+            Dynamic shared memory; above 48 KB (with the static part) the kernel opts in at the first such
+            launch.
         cooperative : bool
             All blocks resident together.
         """
         if len(args) != len(self.signature):
-            raise InvalidValueError(f"{self.expression} takes {len(self.signature)} arguments, got {len(args)}")
+            raise InvalidValueError(
+                f"{self.expression} takes {len(self.signature)} arguments, got {len(args)}"
+            )
         if self._convert is not None:
             args = [convert(value) for convert, value in zip(self._convert, args, strict=True)]
         key = (grid, block, shared_bytes, cooperative)
@@ -283,7 +127,8 @@ class Kernel:
         have = capability.probe(self.device).shared_bytes_optin
         if shared_bytes + self.resources.shared_bytes > have:
             raise NotSupportedError(
-                f"{self.expression} needs {shared_bytes + self.resources.shared_bytes} bytes of shared memory a block, "
+                f"{self.expression} needs {shared_bytes + self.resources.shared_bytes} bytes of shared memory "
+                "a block, "
                 f"the device gives {have}"
             )
         from cuda.bindings import driver
@@ -292,7 +137,9 @@ class Kernel:
         _activate(self.device)
         (code,) = driver.cuKernelSetAttribute(attribute, shared_bytes, self._kernel.handle, self.device)
         if int(code) != 0:
-            raise NotSupportedError(f"{self.expression}: the driver refused {shared_bytes} bytes of shared memory ({code.name})")
+            raise NotSupportedError(
+                f"{self.expression}: the driver refused {shared_bytes} bytes of shared memory ({code.name})"
+            )
         self._shared_limit = shared_bytes
 
 
@@ -327,12 +174,14 @@ def load(
 class Workspaces:
     """Scratch memory that is used again: a free list for each device, stream and size class.
 
-    Work on one stream runs in order, so a buffer given back may be handed out again on the same stream at once.
+    Work on one stream runs in order, so a buffer given back may be handed out again on the same stream at
+    once.
 
     Parameters
     ----------
     allocate : callable, optional
-        ``allocate(nbytes, device, stream)`` returns an object with the address in ``.ptr``. Default: CuPy's pool.
+        ``allocate(nbytes, device, stream)`` returns an object with the address in ``.ptr``. Default: CuPy's
+        pool.
     """
 
     def __init__(self, allocate: Callable[[int, int, int], Any] | None = None) -> None:
@@ -341,7 +190,7 @@ class Workspaces:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int, device: int, stream: int) -> Workspace:
-        """Return a buffer of at least ``nbytes``, as a context manager that yields its address and gives it back."""
+        """Return a context manager that lends a buffer of at least ``nbytes`` and yields its address."""
         size = max(256, 1 << (int(nbytes) - 1).bit_length()) if nbytes > 0 else 256
         key = (device, stream, size)
         with self._lock:
@@ -376,7 +225,9 @@ class Workspace:
     def __enter__(self) -> int:
         return int(self._memory.ptr)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._pool.give_back(self._key, self._memory)
 
 
@@ -400,7 +251,8 @@ class Graph:
 def capture(work: Callable[[], Any], device: int = 0) -> Graph:
     """Capture what ``work()`` queues on CuPy's current stream into a graph.
 
-    ``work`` has run once before (nothing may be compiled or loaded while capturing) and allocates nothing new.
+    ``work`` has run once before (nothing may be compiled or loaded while capturing) and allocates nothing
+    new.
     """
     import cupy
 
@@ -444,7 +296,7 @@ _active = threading.local()
 
 
 def _activate(device: int) -> None:
-    """Make the device's primary context current in this thread, once; after that only when another is current."""
+    """Make the device's primary context current in this thread, unless it is already."""
     import cupy
 
     if getattr(_active, "device", None) != device or cupy.cuda.runtime.getDevice() != device:

@@ -1,9 +1,9 @@
-"""Which code path a call takes: a pure function of the problem, the caller's policy and the device's capability.
+"""Which code path a call takes: a pure function of the problem, the policy and the device's capability.
 
-A path is one way to run an operation (``sm_100``, ``sm_90``, ``sm_80``, ``portable`` on a GPU, ``cpu``). What it needs is
-declared beside it with `requires`; an operation lists its paths, the preferred one first. `choose` takes the first that
-can run, and reports on every path, the ones it never reached included. A path that the caller names and that cannot
-run is an error: nothing else runs in its place.
+A path is one way to run an operation (``sm_100``, ``sm_90``, ``sm_80``, ``portable`` on a GPU, ``cpu``). What
+it needs is declared beside it with `requires`; an operation lists its paths, the preferred one first.
+`choose` takes the first that can run, and reports on every path, the ones it never reached included. A path
+that the caller names and that cannot run is an error: nothing else runs in its place.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class Requirement:
     deterministic: bool = True
     when: Callable[[Any], str | None] | None = None
 
-    def unmet(self, problem: Problem, policy: Policy, capability: Capability | None, absent: str | None) -> str | None:
+    def unmet(
+        self, problem: Problem, policy: Policy, capability: Capability | None, absent: str | None
+    ) -> str | None:
         """Return the first requirement that does not hold, in words, or ``None`` when the path can run.
 
         ``absent`` says why there is no device; it is used when ``capability`` is ``None``.
@@ -124,19 +126,24 @@ class Requirement:
             return f"is for compute capability below {_dotted(self.cc_below)}, the device has {_dotted(have)}"
         shared = self.shared_bytes(problem) if callable(self.shared_bytes) else self.shared_bytes
         if shared > capability.shared_bytes_optin:
-            return f"needs {shared} bytes of shared memory a block, the device gives {capability.shared_bytes_optin}"
+            have_bytes = capability.shared_bytes_optin
+            return f"needs {shared} bytes of shared memory a block, the device gives {have_bytes}"
         features = (
             (self.cooperative, capability.cooperative_launch, "cooperative launch"),
             (self.clusters, capability.clusters, "thread block clusters"),
             (self.memory_pools, capability.memory_pools, "stream-ordered memory pools"),
         )
-        return next((f"needs {name}, which the device lacks" for need, has, name in features if need and not has), None)
+        return next(
+            (f"needs {name}, which the device lacks" for need, has, name in features if need and not has),
+            None,
+        )
 
     def _unmet_by_problem(self, problem: Problem, policy: Policy) -> str | None:
         if self.dtypes is not None and problem.dtype not in self.dtypes:
             return f"is written for {', '.join(sorted(self.dtypes))}, not for {problem.dtype}"
         if policy.precision not in self.precisions:
-            return f"works in {', '.join(sorted(self.precisions))} precision, and {policy.precision!r} was asked for"
+            have = ", ".join(sorted(self.precisions))
+            return f"works in {have} precision, and {policy.precision!r} was asked for"
         if policy.deterministic and not self.deterministic:
             return "does not give the same bits every time, and a deterministic path was asked for"
         return self.when(problem) if self.when is not None else None
@@ -159,7 +166,7 @@ def requires(**needs: Any) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class Path:
-    """One way to run an operation: its name, its function (decorated with `requires`) and a line on what it does."""
+    """One way to run an operation: its name, its function (under `requires`), a line on what it does."""
 
     name: str
     run: Callable[..., Any]
@@ -198,7 +205,11 @@ class Choice:
 
 
 def explain(
-    paths: Sequence[Path], problem: Problem, policy: Policy, capability: Capability | None, absent: str | None = None
+    paths: Sequence[Path],
+    problem: Problem,
+    policy: Policy,
+    capability: Capability | None,
+    absent: str | None = None,
 ) -> tuple[Decision, ...]:
     """Return the decision about every path; never raises for a path that cannot run.
 
@@ -234,7 +245,11 @@ def explain(
 
 
 def choose(
-    paths: Sequence[Path], problem: Problem, policy: Policy, capability: Capability | None, absent: str | None = None
+    paths: Sequence[Path],
+    problem: Problem,
+    policy: Policy,
+    capability: Capability | None,
+    absent: str | None = None,
 ) -> Choice:
     """Return the path that runs.
 
@@ -262,7 +277,9 @@ def choose(
         raise NotSupportedError(f"path {policy.path!r} cannot run: {reason}")
     if policy.device == "cuda" and capability is None:
         raise NotSupportedError(absent or 'device="cuda" was asked for, and there is no GPU')
-    wanted = [d for d, p in zip(decisions, paths, strict=True) if policy.device in ("auto", p.requirement.device)]
+    wanted = [
+        d for d, p in zip(decisions, paths, strict=True) if policy.device in ("auto", p.requirement.device)
+    ]
     raise NotSupportedError("no path can run: " + "; ".join(f"{d.path} {d.reason}" for d in wanted))
 
 

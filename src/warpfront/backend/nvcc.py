@@ -34,7 +34,11 @@ def _tool() -> str | None:
 
 def missing() -> str | None:
     """Return why ``nvcc`` cannot be used, or ``None`` when it can."""
-    return None if _tool() else "nvcc is not on PATH nor in /usr/local/cuda/bin: install the CUDA toolkit, or use NVRTC"
+    return (
+        None
+        if _tool()
+        else "nvcc is not on PATH nor in /usr/local/cuda/bin: install the CUDA toolkit, or use NVRTC"
+    )
 
 
 @cache
@@ -63,7 +67,10 @@ def compile(source: Path, expressions: tuple[str, ...], arch: str, options: Comp
         unit, cubin = Path(folder) / "unit.cu", Path(folder) / "unit.cubin"
         # A kernel template is instantiated by taking its address; -cubin then never compiles the host half.
         uses = ", ".join(f"(const void*)({text})" for text in expressions)
-        unit.write_text(f'#include "{source.resolve()}"\nextern const void* wf_instances[];\nconst void* wf_instances[] = {{{uses}}};\n')
+        unit.write_text(
+            f'#include "{source.resolve()}"\n'
+            f"extern const void* wf_instances[];\nconst void* wf_instances[] = {{{uses}}};\n"
+        )
         command = [tool, "-cubin", f"-arch={arch}", "-std=c++17", "-Werror", "all-warnings", "-Xptxas", "-v"]
         command += ["-I", str(source.parent), "-I", str(device_folder())]
         command += [f"-D{name}={value}" for name, value in options.defines]
@@ -90,7 +97,7 @@ def compile(source: Path, expressions: tuple[str, ...], arch: str, options: Comp
 
 
 def _symbol(expression: str, symbols: tuple[str, ...]) -> str:
-    """Find the symbol of a name expression: the Itanium mangling of its name and template arguments is a prefix of it."""
+    """Find the symbol of a name expression: it begins with the Itanium mangling of name and arguments."""
     match = _EXPRESSION.match(expression.strip())
     if match is None:
         raise InvalidValueError(f"not a kernel name expression: {expression!r}")
@@ -115,5 +122,7 @@ def _mangle(argument: str) -> str:
     try:
         value = int(argument, 0)
     except ValueError:
-        raise InvalidValueError(f"nvcc: template argument {argument!r} is neither an integer, a bool nor a basic type") from None
+        raise InvalidValueError(
+            f"nvcc: template argument {argument!r} is neither an integer, a bool nor a basic type"
+        ) from None
     return f"Li{value}E" if value >= 0 else f"Lin{-value}E"

@@ -1,4 +1,4 @@
-"""NVRTC through `cuda.core`: a kernel file to a cubin inside this process, on any machine, with or without a GPU."""
+"""NVRTC through `cuda.core`: a kernel file to a cubin inside this process, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def missing() -> str | None:
     """Return why NVRTC cannot be used and what to install, or ``None`` when it can."""
     from warpfront.backend import capability
 
-    hint = 'pip install "warpfront[cuda13]", or cuda-core, cuda-bindings and nvidia-cuda-nvrtc alone to compile without a GPU'
+    hint = (
+        'pip install "warpfront[cuda13]", or cuda-core, cuda-bindings and nvidia-cuda-nvrtc alone '
+        "to compile without a GPU"
+    )
     if not capability._importable("cuda.core"):
         return f"NVRTC needs cuda.core, not installed here: {hint}"
     if capability.nvrtc_version() == (0, 0):
@@ -44,7 +47,7 @@ def version() -> str:
 
 @cache
 def architectures() -> tuple[str, ...]:
-    """Return the targets this NVRTC knows, ascending: ``("sm_75", "sm_80", …)``; empty when NVRTC is absent."""
+    """Return the targets this NVRTC knows, ascending (``"sm_75"``, …); empty when NVRTC is absent."""
     if missing() is not None:
         return ()
     from cuda.bindings import nvrtc
@@ -90,7 +93,9 @@ def compile(source: Path, expressions: tuple[str, ...], arch: str, options: Comp
         )
         code = program.compile("cubin", name_expressions=expressions, logs=log)
     except Exception as error:  # cuda.core raises its own error types; each carries the compiler's log
-        raise CompileError(f"{source.name} did not compile for {arch}", f"{error}\n{log.getvalue()}") from error
+        raise CompileError(
+            f"{source.name} did not compile for {arch}", f"{error}\n{log.getvalue()}"
+        ) from error
     report = log.getvalue()
     refuse_warnings(report, source)
     names = {text: _decode(code.symbol_mapping[text]) for text in expressions}

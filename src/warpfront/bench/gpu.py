@@ -1,14 +1,16 @@
 """Timing on a GPU: device events, graph replay, a cold L2, contenders interleaved.
 
-A contender is a list of calls that do the same work on different memory: each call queues its work on the stream it is given and
-neither allocates nor synchronises. Going round a list whose memory is several times the L2 makes every call start
-with its data outside the cache, as in a program that has done something else meanwhile.
+A contender is a list of calls that do the same work on different memory: each call queues its work on the
+stream it is given and neither allocates nor synchronises. Going round a list whose memory is several times
+the L2 makes every call start with its data outside the cache, as in a program that has done something else
+meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -64,7 +66,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def buffer_sets(bytes_per_set: int, device: int = 0, *, most: int = 16) -> int:
-    """Return how many sets of buffers a cold L2 needs: together at least four times the cache, and at least two."""
+    """Return how many sets of buffers a cold L2 needs: at least two, together four times the cache."""
     cache_bytes = capability.probe(device).l2_bytes
     return max(2, min(most, -(-4 * cache_bytes // max(bytes_per_set, 1))))
 
@@ -76,7 +78,7 @@ def time_interleaved(
     target_seconds: float = 2e-3,
     device: int = 0,
 ) -> dict[str, Samples]:
-    """Time contenders side by side, each captured into a graph, in turn and with the order reversed every round.
+    """Time contenders side by side, each captured into a graph, the order reversed every round.
 
     Parameters
     ----------
@@ -85,8 +87,8 @@ def time_interleaved(
     samples : int
         Rounds.
     target_seconds : float
-        A sample repeats the list of calls within its graph until it takes about this long, so that the launch of the
-        graph does not show.
+        A sample repeats the list of calls within its graph until it takes about this long, so that the launch
+        of the graph does not show.
 
     Returns
     -------
@@ -105,7 +107,7 @@ def time_interleaved(
         for sample in range(samples):
             for name in names if sample % 2 == 0 else reversed(names):
                 graph, count, _ = prepared[name]
-                taken[name].append(_elapsed(lambda graph=graph: graph.launch(stream), stream) / count)
+                taken[name].append(_elapsed(partial(graph.launch, stream), stream) / count)
     return {name: Samples(tuple(taken[name]), prepared[name][1], prepared[name][2]) for name in names}
 
 
@@ -145,7 +147,7 @@ def _elapsed(work: Callable[[], Any], stream: Any) -> float:
 
 
 def host_overhead(call: Callable[[], Any], *, batch: int = 200, rounds: int = 10, device: int = 0) -> float:
-    """Return the host's time for one call in seconds: the median over rounds of ``batch`` calls that are not waited for.
+    """Return the host's seconds for one call: the median over rounds of ``batch`` calls not waited for.
 
     The batch stays below the depth of the launch queue, so the host never waits for the device within it.
     """

@@ -31,8 +31,9 @@ def gpu_fingerprint(device: int = 0) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``capability`` (every field of `Capability`), ``packages`` (name -> version or None), ``nvcc`` (version or None), and
-        ``board``: UUID, model, driver, power and clock policy as ``nvidia-smi`` reports them (empty where it is absent).
+        ``capability`` (every field of `Capability`), ``packages`` (name -> version or None), ``nvcc``
+        (version or None), and ``board``: UUID, model, driver, power and clock policy as ``nvidia-smi``
+        reports them (empty where it is absent).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Plain statements of the room's mathematics, shared by its tests. Nothing here shares code with what is tested."""
+"""Plain statements of the room's mathematics, shared by its tests; no code in common with what they test."""
 
 from __future__ import annotations
 

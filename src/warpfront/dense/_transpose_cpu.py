@@ -1,10 +1,11 @@
-"""Transpose on the CPU: cache-blocked Numba kernels, one for each element size, for strips that threads share out.
+"""Transpose on the CPU: cache-blocked Numba kernels, one for each element size, on strips.
 
-A tile goes through a small buffer: reading rows of the input and writing rows of the output both touch whole cache lines,
-and a power-of-two pitch, which puts every row of a tile into the same few cache sets, then costs nothing.
+A tile goes through a small buffer: reading rows of the input and writing rows of the output both touch whole
+cache lines, and a power-of-two pitch, which puts every row of a tile into the same few cache sets, then costs
+nothing.
 
-Every index is unsigned: with a signed one Numba tests each access for a negative index, which made these loops three to
-ten times slower.
+Every index is unsigned: with a signed one Numba tests each access for a negative index, which made these
+loops three to ten times slower.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ CARRIER = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex
 def transpose_strip(src, dst, sizes, first, last):
     """Transpose the tile columns ``first`` to ``last`` of every matrix.
 
-    ``src``, ``dst``: 1-D views from the first element on. ``sizes``: nine uint64, in elements: batch, m, n, batch step and pitch of
-    the input, the same of the output, tile side, 0. A tile column is ``tile`` columns of the input.
+    ``src``, ``dst``: 1-D views from the first element on. ``sizes``: nine uint64, in elements: batch, m, n,
+    batch step and pitch of the input, the same of the output, tile side, 0. A tile column is ``tile`` columns
+    of the input.
     """
     batch, m, n, src_batch, src_pitch, dst_batch, dst_pitch, tile, zero = sizes
     buffer = np.empty(np.int64(tile) * np.int64(tile), src.dtype)
@@ -45,9 +47,10 @@ def transpose_strip(src, dst, sizes, first, last):
 
 @njit(cache=True, nogil=True)
 def transpose_square(a, sizes, first, stride):
-    """Transpose square matrices in place: tile rows ``first``, ``first + stride``, … of the upper triangle of tiles.
+    """Transpose square matrices in place: tile rows ``first``, ``first + stride``, … of the upper triangle.
 
-    ``a``: 1-D view from the first element on. ``sizes``: six uint64, in elements: batch, n, batch step, pitch, tile side, 0.
+    ``a``: 1-D view from the first element on. ``sizes``: six uint64, in elements: batch, n, batch step,
+    pitch, tile side, 0.
     """
     batch, n, step, pitch, tile, zero = sizes
     upper = np.empty(np.int64(tile) * np.int64(tile), a.dtype)

@@ -1,10 +1,13 @@
-"""Transpose on the GPU: what the host decides. `plan` is a pure function of the problem and a path, testable without a GPU.
+"""Transpose on the GPU: what the host decides.
+
+`plan` is a pure function of the problem and a path, testable without a GPU.
 
 | path | kernel | from |
 |---|---|---|
-| ``sm_90`` | ``transpose_bulk``: rows by bulk copies on an mbarrier, persistent blocks | compute capability 9.0 |
-| ``sm_80`` | ``transpose_async``: 16-byte asynchronous copies, persistent blocks | 8.0 |
-| ``portable`` | ``transpose_tile``; ``transpose_in_place``; ``transpose_flat`` for narrow and tiny matrices | any |
+| ``sm_90`` | ``transpose_bulk``: rows by bulk copies on an mbarrier, persistent blocks | compute capability
+9.0 | | ``sm_80`` | ``transpose_async``: 16-byte asynchronous copies, persistent blocks | 8.0 |
+| ``portable`` | ``transpose_tile``; ``transpose_in_place``; ``transpose_flat`` for narrow and tiny matrices |
+any |
 """
 
 from __future__ import annotations
@@ -17,7 +20,15 @@ from typing import Any
 from warpfront.backend import cuda
 from warpfront.errors import InvalidValueError, NotSupportedError
 
-__all__ = ["ELEMENT_BYTES", "Plan", "TransposeProblem", "instantiations", "launch", "plan", "why_not_streamed"]
+__all__ = [
+    "ELEMENT_BYTES",
+    "Plan",
+    "TransposeProblem",
+    "instantiations",
+    "launch",
+    "plan",
+    "why_not_streamed",
+]
 
 ELEMENT_BYTES = (1, 2, 4, 8, 16)
 FOLDER = FilePath(__file__).parent
@@ -96,7 +107,8 @@ class Plan:
     source : pathlib.Path
     expression, signature : str
     blocks, threads, shared_bytes : int
-        ``blocks`` is the number of tiles for a persistent kernel, which is capped at what the device holds at once.
+        ``blocks`` is the number of tiles for a persistent kernel, which is capped at what the device holds at
+        once.
     persistent : bool
     tail : tuple of int
         The arguments after the pointers.
@@ -113,7 +125,7 @@ class Plan:
 
 
 def why_not_streamed(problem: TransposeProblem, *, whole_chunks: bool) -> str | None:
-    """Return why the 16-byte copies of the sm_80 path (sm_90 with ``whole_chunks``) do not fit, or ``None``."""
+    """Return why the sm_80 path (sm_90 with ``whole_chunks``) does not fit a problem, or ``None``."""
     if problem.in_place:
         return "transposes into other memory, and this call is in place"
     if problem.flat:
@@ -134,7 +146,9 @@ def shared_bytes(path: str, itemsize: int, tile: tuple[int, int, int, int] | Non
     return stages * rows * columns * itemsize
 
 
-def plan(problem: TransposeProblem, path: str, *, tile: tuple[int, ...] | None = None, group: int = GROUP) -> Plan:
+def plan(
+    problem: TransposeProblem, path: str, *, tile: tuple[int, ...] | None = None, group: int = GROUP
+) -> Plan:
     """Return the launch that transposes a problem on a path.
 
     Parameters
@@ -143,7 +157,8 @@ def plan(problem: TransposeProblem, path: str, *, tile: tuple[int, ...] | None =
         Not empty.
     path : {"portable", "sm_80", "sm_90"}
     tile : tuple of int, optional
-        (rows, columns, threads) or, for the persistent paths, (rows, columns, threads, stages). Default: the tuned ones.
+        (rows, columns, threads) or, for the persistent paths, (rows, columns, threads, stages).
+        Default: the tuned ones.
     group : int
         Tile rows of a panel; 0 is the diagonal order.
 
@@ -164,6 +179,7 @@ def plan(problem: TransposeProblem, path: str, *, tile: tuple[int, ...] | None =
 
 
 def _portable(p: TransposeProblem, tile: tuple[int, ...], group: int) -> Plan:
+    tail: tuple[int, ...]
     rows, columns, threads = tile[:3]
     source = FOLDER / "transpose.cu"
     if p.flat:
@@ -177,7 +193,16 @@ def _portable(p: TransposeProblem, tile: tuple[int, ...], group: int) -> Plan:
         tiles = -(-p.n // side)
         expression = f"transpose_in_place<{p.itemsize}, {side}, {threads}, {_bool(p.src_align == 16)}>"
         blocks = p.batch * (tiles * (tiles + 1) // 2)
-        return Plan(source, expression, _SQUARE_SIGNATURE, blocks, threads, 0, False, (p.n, p.src_pitch, p.src_batch, tiles))
+        return Plan(
+            source,
+            expression,
+            _SQUARE_SIGNATURE,
+            blocks,
+            threads,
+            0,
+            False,
+            (p.n, p.src_pitch, p.src_batch, tiles),
+        )
     tiles_m, tiles_n = -(-p.m // rows), -(-p.n // columns)
     vec = f"{_bool(p.src_align == 16)}, {_bool(p.dst_align == 16)}"
     expression = f"transpose_tile<{p.itemsize}, {rows}, {columns}, {threads}, {vec}>"
@@ -197,12 +222,13 @@ def _streamed(p: TransposeProblem, path: str, tile: tuple[int, ...], group: int)
 
 
 def instantiations() -> list[tuple[FilePath, tuple[str, ...], int]]:
-    """Return every instantiation that `plan` can ask for with the tuned tiles: (file, expressions, least architecture)."""
+    """Return all that `plan` can ask for with the tuned tiles: (file, expressions, least architecture)."""
     portable: list[str] = []
     for size, (rows, columns, threads) in TILES.items():
         for a in (True, False):
             portable += [
-                f"transpose_tile<{size}, {rows}, {columns}, {threads}, {_bool(a)}, {_bool(b)}>" for b in (True, False)
+                f"transpose_tile<{size}, {rows}, {columns}, {threads}, {_bool(a)}, {_bool(b)}>"
+                for b in (True, False)
             ]
             portable.append(f"transpose_in_place<{size}, {min(rows, columns)}, {threads}, {_bool(a)}>")
         portable.append(f"transpose_flat<{size}, {FLAT_THREADS}, {FLAT_EACH}>")
@@ -222,7 +248,7 @@ def _prepared(problem: TransposeProblem, path: str, device: int) -> tuple[cuda.K
 
 
 def resident(kernel: cuda.Kernel, made: Plan, device: int) -> int:
-    """Return the blocks to launch: all of them, or for a persistent kernel as many as the device holds at once."""
+    """Return the blocks to launch: all, or for a persistent kernel as many as the device holds at once."""
     if not made.persistent:
         return made.blocks
     from warpfront.backend import capability

@@ -1,17 +1,20 @@
 // Transpose: portable tile kernel, in-place square kernel, and a kernel for narrow and tiny matrices.
 //
-// A block owns one tile of TR x TC elements of one matrix of the batch; it reads TR rows of the input and writes TC rows
-// of the output. The in-place kernel's block owns a pair of tiles that mirror each other across the diagonal (or one tile on it).
+// A block owns one tile of TR x TC elements of one matrix of the batch; it reads TR rows of the input and
+// writes TC rows of the output. The in-place kernel's block owns a pair of tiles that mirror each other
+// across the diagonal (or one tile on it).
 //
-// Shared layout: word[TR / P][TC + 1], P elements of a column to a word (transpose.cuh). The padding column makes the
-// words of a column fall into different banks: reading down a column is then as fast as along a row.
+// Shared layout: word[TR / P][TC + 1], P elements of a column to a word (transpose.cuh). The padding column
+// makes the words of a column fall into different banks: reading down a column is then as fast as along a
+// row.
 //
-// Barriers: one, between the block's writes of the tile by rows and its reads by columns. In place, the same barrier also
-// separates the last read of either tile from device memory from the first write over it; no other block touches the pair.
+// Barriers: one, between the block's writes of the tile by rows and its reads by columns. In place, the same
+// barrier also separates the last read of either tile from device memory from the first write over it; no
+// other block touches the pair.
 //
-// Accesses are 16 bytes where a side's base and pitch are multiples of 16 (VecIn, VecOut), else one element each. Pitches
-// and batch strides are in bytes. Literature: G. Ruetsch, P. Micikevicius, Optimizing matrix transpose in CUDA (2009), for the tile,
-// the padding and the diagonal order.
+// Accesses are 16 bytes where a side's base and pitch are multiples of 16 (VecIn, VecOut), else one element
+// each. Pitches and batch strides are in bytes. Literature: G. Ruetsch, P. Micikevicius, Optimizing matrix
+// transpose in CUDA (2009), for the tile, the padding and the diagonal order.
 #include "transpose.cuh"
 
 #ifdef WF_PLAIN_HINTS
@@ -58,8 +61,8 @@ WF_DEVICE void store_chunk(u8* p, i64 inside, const vec16& v) {
     if (e < inside) store_element<B>(p + e * B, get_element<B>(v, e));
 }
 
-// Input tile with `rows` x `columns` elements inside the matrix -> shared memory. Lanes run along a row: eight chunks
-// (128 bytes) of it, then the next row group.
+// Input tile with `rows` x `columns` elements inside the matrix -> shared memory. Lanes run along a row:
+// eight chunks (128 bytes) of it, then the next row group.
 template <int B, int TR, int TC, int Threads, bool Vec>
 WF_DEVICE void fill_tile(padded_tile<B, TR, TC>& s, const u8* src, i64 pitch, i64 rows, i64 columns) {
   typedef element<B> E;
@@ -106,7 +109,8 @@ WF_DEVICE void fill_tile(padded_tile<B, TR, TC>& s, const u8* src, i64 pitch, i6
   }
 }
 
-// Shared memory -> output tile of `columns` rows of `rows` elements. Lanes run along an output row, that is down a column.
+// Shared memory -> output tile of `columns` rows of `rows` elements. Lanes run along an output row, that is
+// down a column.
 template <int B, int TR, int TC, int Threads, bool Vec>
 WF_DEVICE void drain_tile(const padded_tile<B, TR, TC>& s, u8* dst, i64 pitch, i64 rows, i64 columns) {
   typedef element<B> E;
@@ -172,8 +176,8 @@ __global__ void __launch_bounds__(Threads)
   }
 }
 
-// a[batch] = a[batch]^T for square n x n. Block number k -> pair (i, j), i <= j, of `tiles` tiles a side, by folding the triangle
-// into a rectangle of pairs.
+// a[batch] = a[batch]^T for square n x n. Block number k -> pair (i, j), i <= j, of `tiles` tiles a side, by
+// folding the triangle into a rectangle of pairs.
 template <int B, int T, int Threads, bool Vec>
 __global__ void __launch_bounds__(Threads)
     transpose_in_place(unsigned char* a, long long n, long long pitch, long long batch_stride, long long tiles) {
@@ -195,8 +199,8 @@ __global__ void __launch_bounds__(Threads)
   if (i != j) drain_tile<B, T, T, Threads, Vec>(lower, at_ij, pitch, size_j, size_i);
 }
 
-// Narrow or tiny matrices: thread per output element, Each of them a block width apart; writes are coalesced and the
-// reads of one warp fall into few cache lines, which stay in L1. `count` = batch * n * m.
+// Narrow or tiny matrices: thread per output element, Each of them a block width apart; writes are coalesced
+// and the reads of one warp fall into few cache lines, which stay in L1. `count` = batch * n * m.
 template <int B, int Threads, int Each>
 __global__ void __launch_bounds__(Threads)
     transpose_flat(unsigned char* dst, const unsigned char* src, long long m, long long n, long long dst_pitch,

@@ -1,7 +1,7 @@
 // What the three transpose kernel files share: how bytes become words, and which tile a block takes.
 //
-// Elements of B bytes move as words of max(B, 4) bytes. A word of 1- or 2-byte elements packs P = 4 / B of them, so that
-// shared memory is never accessed by less than a bank. A chunk is 16 bytes = V elements.
+// Elements of B bytes move as words of max(B, 4) bytes. A word of 1- or 2-byte elements packs P = 4 / B of
+// them, so that shared memory is never accessed by less than a bank. A chunk is 16 bytes = V elements.
 #pragma once
 #include "types.cuh"
 #include "vec16.cuh"
@@ -134,10 +134,10 @@ struct tile {
   i64 column;
 };
 
-// Tiles are numbered batch by batch; within a matrix in panels of `group` tile rows, down the panel first. Neighbouring
-// blocks then read neighbouring segments of the input's rows and write neighbouring segments of the output's rows, both
-// within one sweep of the L2. group = 1 is row order; group = 0 is the diagonal order, in which blocks that run together share
-// neither a row nor a column.
+// Tiles are numbered batch by batch; within a matrix in panels of `group` tile rows, down the panel first.
+// Neighbouring blocks then read neighbouring segments of the input's rows and write neighbouring segments of
+// the output's rows, both within one sweep of the L2. group = 1 is row order; group = 0 is the diagonal
+// order, in which blocks that run together share neither a row nor a column.
 WF_DEVICE tile tile_at(i64 index, i64 tiles_m, i64 tiles_n, i64 group) {
   const u32 rows = static_cast<u32>(tiles_m), columns = static_cast<u32>(tiles_n);
   const u64 per_matrix = static_cast<u64>(tiles_m) * static_cast<u64>(tiles_n);

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.backend import capability, cuda, dispatch, settings
+from warpfront.backend import arrays, capability, dispatch, settings
 from warpfront.dense import _transpose_cuda as plans
 from warpfront.dense._transpose_cuda import ELEMENT_BYTES, TransposeProblem
 from warpfront.errors import InvalidValueError, NotSupportedError
@@ -18,7 +18,8 @@ __all__ = ["PATHS", "explain_transpose", "transpose"]
 
 # Below this many bytes a thread costs more than it saves.
 _THREAD_BYTES = 1 << 22
-# A matrix of fewer bytes stays in cache, and one narrower than this has no tile to speak of: NumPy's copy is the faster loop there.
+# A matrix of fewer bytes stays in cache, and one narrower than this has no tile to speak of: NumPy's copy is
+# the faster loop there.
 _SMALL_BYTES, _NARROW = 1 << 17, 16
 
 
@@ -45,7 +46,7 @@ def _portable(problem: TransposeProblem, dst: Any, src: Any) -> None:
     _launch("portable", problem, dst, src)
 
 
-def _launch(path: str, problem: TransposeProblem, dst: cuda.DeviceView, src: cuda.DeviceView) -> None:
+def _launch(path: str, problem: TransposeProblem, dst: arrays.DeviceView, src: arrays.DeviceView) -> None:
     plans.launch(problem, path, dst.pointer, src.pointer, src.device, src.stream)
 
 
@@ -60,7 +61,9 @@ def _cpu(problem: TransposeProblem, dst: NDArray[Any], src: NDArray[Any]) -> Non
 
     tile, carrier = kernels.TILE[size], kernels.CARRIER[size]
     work = problem.batch * problem.m * problem.n * size
-    steps = [step // size for step in (problem.src_batch, problem.src_pitch, problem.dst_batch, problem.dst_pitch)]
+    steps = [
+        step // size for step in (problem.src_batch, problem.src_pitch, problem.dst_batch, problem.dst_pitch)
+    ]
     columns = -(-problem.n // tile)
     strips = min(_threads(work), columns)
     if problem.in_place:
@@ -92,23 +95,24 @@ def transpose(a: Any, *, out: Any = None, device: dispatch.Device = "auto", path
     Parameters
     ----------
     a : array, shape (m, n) or (batch, m, n)
-        NumPy, CuPy, PyTorch or JAX array (or any object with ``__cuda_array_interface__``) of a type of 1, 2, 4, 8 or 16
-        bytes. Read only, unless ``out`` is the same memory. Rows may have any pitch; an array whose last axis is not
-        contiguous is first copied by its own library.
+        NumPy, CuPy, PyTorch or JAX array (or any object with ``__cuda_array_interface__``) of a type of 1, 2,
+        4, 8 or 16 bytes. Read only, unless ``out`` is the same memory. Rows may have any pitch; an array
+        whose last axis is not contiguous is first copied by its own library.
     out : array, shape (n, m) or (batch, n, m), optional
-        Written. Same library and type as ``a``, last axis contiguous, rows of any pitch. For square matrices it may be ``a``
-        itself: then the transpose is in place. Memory that overlaps ``a`` in any other way is refused. Not for JAX, whose
-        arrays are immutable.
+        Written. Same library and type as ``a``, last axis contiguous, rows of any pitch. For square matrices
+        it may be ``a`` itself: then the transpose is in place. Memory that overlaps ``a`` in any other way is
+        refused. Not for JAX, whose arrays are immutable.
     device : {"auto", "cpu", "cuda"}
         ``"auto"``: where the data is. ``"cuda"`` with a NumPy array copies it to the GPU and the result back.
     path : str
-        ``"auto"``, or a path's name (``"sm_90"``, ``"sm_80"``, ``"portable"``, ``"cpu"``); see `explain_transpose`.
+        ``"auto"``, or a path's name (``"sm_90"``, ``"sm_80"``, ``"portable"``, ``"cpu"``); see
+        `explain_transpose`.
 
     Returns
     -------
     array
-        ``out``, or a new C-ordered array of ``a``'s library on ``a``'s device. GPU work is queued on the library's current
-        stream and not waited for (JAX excepted).
+        ``out``, or a new C-ordered array of ``a``'s library on ``a``'s device. GPU work is queued on the
+        library's current stream and not waited for (JAX excepted).
 
     Raises
     ------
@@ -118,9 +122,9 @@ def transpose(a: Any, *, out: Any = None, device: dispatch.Device = "auto", path
         The device or the path asked for cannot run; the message names the requirement.
     """
     policy = dispatch.Policy(device=device, path=path)
-    if cuda.is_device_array(a):
+    if arrays.is_device_array(a):
         return _on_device(a, out, policy)
-    if out is not None and cuda.is_device_array(out):
+    if out is not None and arrays.is_device_array(out):
         raise InvalidValueError("a is in host memory and out in device memory: they must be of one library")
     host = np.asarray(a)
     _check_host(host)
@@ -131,7 +135,9 @@ def transpose(a: Any, *, out: Any = None, device: dispatch.Device = "auto", path
     result = np.empty(_turned(host.shape), host.dtype) if out is None else out
     _check_out(result, host.shape, _name(host.dtype), _name(getattr(result, "dtype", None)))
     if not isinstance(result, np.ndarray) or not _rows_contiguous(result) or not result.flags.writeable:
-        raise InvalidValueError("out must be a writable NumPy array whose last axis is contiguous and aligned")
+        raise InvalidValueError(
+            "out must be a writable NumPy array whose last axis is contiguous and aligned"
+        )
     in_place = out is not None and (same or _same_memory(host, result))
     if out is not None and not in_place and np.may_share_memory(host, result):
         raise InvalidValueError("out overlaps a without being the same array")
@@ -153,7 +159,7 @@ def explain_transpose(
     on_device: bool | None = None,
     capability_: capability.Capability | None = None,
 ) -> tuple[dispatch.Decision, ...]:
-    """Return which path `transpose` takes for contiguous arrays of a size, and why each of the others is passed over.
+    """Return which path `transpose` takes for contiguous arrays of a size, and why not the others.
 
     Parameters
     ----------
@@ -195,29 +201,33 @@ def explain_transpose(
 
 
 def _on_device(a: Any, out: Any, policy: dispatch.Policy) -> Any:
-    library = cuda.library_of(a)
-    if out is not None and (library == "jax" or cuda.library_of(out) != library):
-        raise InvalidValueError("out must be an array of a's library (and not of JAX, whose arrays are immutable)")
-    src = cuda.view(a)
+    library = arrays.library_of(a)
+    if out is not None and (library == "jax" or arrays.library_of(out) != library):
+        raise InvalidValueError(
+            "out must be an array of a's library (and not of JAX, whose arrays are immutable)"
+        )
+    src = arrays.view(a)
     _check_shape(src.shape, src.dtype, src.itemsize)
     if not _view_rows_contiguous(src):
-        src = cuda.view(src.owner.contiguous() if src.library == "torch" else src.owner.copy(order="C"))
-    result = cuda.empty_like(src, _turned(src.shape)) if out is None else out
-    dst = cuda.view(result)
+        src = arrays.view(src.owner.contiguous() if src.library == "torch" else src.owner.copy(order="C"))
+    result = arrays.empty_like(src, _turned(src.shape)) if out is None else out
+    dst = arrays.view(result)
     _check_out(result, src.shape, src.dtype, dst.dtype)
     if dst.device != src.device or not _view_rows_contiguous(dst):
         raise InvalidValueError("out must be on a's device, its last axis contiguous")
     low, high = _extent(src)
     out_low, out_high = _extent(dst)
     overlap = low < out_high and out_low < high
-    in_place = overlap and dst.pointer == src.pointer and dst.shape == src.shape and dst.strides == src.strides
+    in_place = (
+        overlap and dst.pointer == src.pointer and dst.shape == src.shape and dst.strides == src.strides
+    )
     if overlap and not in_place:
         raise InvalidValueError("out overlaps a without being the same array")
     problem = _problem(src, dst, src.pointer, dst.pointer, on_device=True, in_place=in_place)
     choice = _choice(problem, policy, src.device)
     if problem.m * problem.n * problem.batch:
         choice.path.run(problem, dst, src)
-    return cuda.to_library(result, src.library) if out is None else out
+    return arrays.to_library(result, src.library) if out is None else out
 
 
 def _through_device(host: NDArray[Any], out: Any, policy: dispatch.Policy) -> Any:
@@ -244,7 +254,9 @@ def _choice(problem: TransposeProblem, policy: dispatch.Policy, device: int | No
     return dispatch.choose(PATHS, problem, policy, have, None if have else capability.missing())
 
 
-def _problem(src: Any, dst: Any, src_at: int, dst_at: int, *, on_device: bool, in_place: bool) -> TransposeProblem:
+def _problem(
+    src: Any, dst: Any, src_at: int, dst_at: int, *, on_device: bool, in_place: bool
+) -> TransposeProblem:
     batched = len(src.shape) == 3
     src_batch, dst_batch = (src.strides[0], dst.strides[0]) if batched else (0, 0)
     m, n = src.shape[-2:]
@@ -302,7 +314,8 @@ def _check_shape(shape: tuple[int, ...], dtype: str, itemsize: int) -> None:
 def _check_out(out: Any, shape: tuple[int, ...], dtype: str, out_dtype: str) -> None:
     if tuple(getattr(out, "shape", ())) != _turned(shape) or out_dtype != dtype:
         raise InvalidValueError(
-            f"out must have shape {_turned(shape)} and type {dtype}, got {tuple(getattr(out, 'shape', ()))}, {out_dtype}"
+            f"out must have shape {_turned(shape)} and type {dtype}, "
+            f"got {tuple(getattr(out, 'shape', ()))}, {out_dtype}"
         )
 
 
@@ -327,7 +340,7 @@ def _rows_contiguous(a: NDArray[Any]) -> bool:
     return bool(a.flags.aligned) and _pitched(a.shape, a.strides, a.itemsize)
 
 
-def _view_rows_contiguous(v: cuda.DeviceView) -> bool:
+def _view_rows_contiguous(v: arrays.DeviceView) -> bool:
     return v.pointer % min(v.itemsize, 8) == 0 and _pitched(v.shape, v.strides, v.itemsize)
 
 
@@ -339,7 +352,7 @@ def _same_memory(a: NDArray[Any], b: NDArray[Any]) -> bool:
     return _address(a) == _address(b) and a.shape == b.shape and a.strides == b.strides
 
 
-def _extent(v: cuda.DeviceView) -> tuple[int, int]:
+def _extent(v: arrays.DeviceView) -> tuple[int, int]:
     if 0 in v.shape:
         return v.pointer, v.pointer
     last = sum((size - 1) * step for size, step in zip(v.shape, v.strides, strict=True))
@@ -347,7 +360,7 @@ def _extent(v: cuda.DeviceView) -> tuple[int, int]:
 
 
 class _Memory:
-    """Raw memory that NumPy may view: keeps its owner alive, and is writable even when a read-only array lies there.
+    """Memory for NumPy to view: keeps its owner alive, writable even when a read-only array lies there.
 
     (A read-only argument would make Numba compile a second version of a kernel that only reads it anyway.)
     """
@@ -363,7 +376,7 @@ class _Memory:
 
 
 def _flat(a: NDArray[Any], carrier: Any) -> NDArray[Any]:
-    """A 1-D view over everything from the first element to the last, gaps included, as integers of the element's size."""
+    """A 1-D view from the first element to the last, gaps included, as integers of the element's size."""
     last = sum((size - 1) * step for size, step in zip(a.shape, a.strides, strict=True))
     return np.asarray(_Memory(a, last // a.itemsize + 1, carrier))
 

@@ -1,14 +1,16 @@
 // Transpose for compute capability 8.0 and newer: tiles arrive by cp.async while the previous one is written.
 //
-// A block is persistent: it takes tiles blockIdx.x, blockIdx.x + gridDim.x, … Each tile of TR x TC elements is in device
-// memory's own layout in shared memory, in chunks of 16 bytes; both sides' bases and pitches are multiples of 16.
+// A block is persistent: it takes tiles blockIdx.x, blockIdx.x + gridDim.x, … Each tile of TR x TC elements
+// is in device memory's own layout in shared memory, in chunks of 16 bytes; both sides' bases and pitches are
+// multiples of 16.
 //
-// Shared layout (dynamic): Stages buffers of chunk[TR][TC * B / 16]; chunk k of row r lies at k ^ ((r / V) % 8), V elements to a chunk.
-// A warp's reads go down the columns in steps of V rows, and this puts eight such steps into the eight groups of
-// four banks. (cp.async needs 16-byte aligned places, which a padding column would break.)
+// Shared layout (dynamic): Stages buffers of chunk[TR][TC * B / 16]; chunk k of row r lies at k ^ ((r / V) %
+// 8), V elements to a chunk. A warp's reads go down the columns in steps of V rows, and this puts eight such
+// steps into the eight groups of four banks. (cp.async needs 16-byte aligned places, which a padding column
+// would break.)
 //
-// Barriers, two to a tile: the first, after the wait for this tile's copies, makes every thread's copies visible to the block; the second
-// separates the block's reads of a buffer from the copies that refill it.
+// Barriers, two to a tile: the first, after the wait for this tile's copies, makes every thread's copies
+// visible to the block; the second separates the block's reads of a buffer from the copies that refill it.
 #include "async_copy.cuh"
 #include "transpose.cuh"
 

@@ -1,14 +1,16 @@
 // Transpose for compute capability 9.0 and newer: rows of a tile arrive by bulk copies, several tiles ahead.
 //
-// A block is persistent: it takes tiles blockIdx.x, blockIdx.x + gridDim.x, … The first warp also asks for the rows of
-// later tiles, one bulk copy to a row, each lane TR / 32 rows. Bases, pitches and n * B are multiples of 16, TR >= 32.
+// A block is persistent: it takes tiles blockIdx.x, blockIdx.x + gridDim.x, … The first warp also asks for
+// the rows of later tiles, one bulk copy to a row, each lane TR / 32 rows. Bases, pitches and n * B are
+// multiples of 16, TR >= 32.
 //
-// Shared layout (dynamic): Stages buffers of TR rows of TC * B + 16 bytes, then Stages mbarriers. The extra 16 bytes move
-// each row on by one group of four banks. A warp reads down the columns in steps of V rows (V elements to 16 bytes); lane group j
-// begins its V rows at a different one, so that eight groups fall into different banks, and turns them back in registers.
+// Shared layout (dynamic): Stages buffers of TR rows of TC * B + 16 bytes, then Stages mbarriers. The extra
+// 16 bytes move each row on by one group of four banks. A warp reads down the columns in steps of V rows (V
+// elements to 16 bytes); lane group j begins its V rows at a different one, so that eight groups fall into
+// different banks, and turns them back in registers.
 //
-// Barriers: a stage's mbarrier completes when its rows have landed, and orders them before the reads; the block barrier
-// at the end of a tile separates the block's reads of a buffer from the copies that refill it.
+// Barriers: a stage's mbarrier completes when its rows have landed, and orders them before the reads; the
+// block barrier at the end of a tile separates the block's reads of a buffer from the copies that refill it.
 #include "async_copy.cuh"
 #include "transpose.cuh"
 

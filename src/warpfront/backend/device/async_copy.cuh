@@ -1,9 +1,9 @@
 // Copies from global to shared memory that do not pass through registers.
 //
-// cp.async (sm_80): each thread copies 4, 8 or 16 bytes; a group is what a thread issued since its last commit. A thread's wait
-// covers its own groups only: a barrier after it makes them visible to the block.
-// cp.async.bulk (sm_90): one thread copies a run of a multiple of 16 bytes; it completes on an mbarrier, whose wait makes
-// the bytes visible to whoever waited.
+// cp.async (sm_80): each thread copies 4, 8 or 16 bytes; a group is what a thread issued since its last
+// commit. A thread's wait covers its own groups only: a barrier after it makes them visible to the block.
+// cp.async.bulk (sm_90): one thread copies a run of a multiple of 16 bytes; it completes on an mbarrier,
+// whose wait makes the bytes visible to whoever waited.
 #pragma once
 #include "types.cuh"
 
@@ -131,7 +131,8 @@ WF_DEVICE void bulk_wait_read() {
 #endif
 }
 
-// Each thread whose ordinary shared-memory stores a bulk copy will read calls this, then a barrier, then the copy is issued.
+// Each thread whose ordinary shared-memory stores a bulk copy will read calls this, then a barrier, then the
+// copy is issued.
 WF_DEVICE void fence_proxy_async() {
 #ifdef WARPFRONT_SIMT
   simt::fence_proxy_async();

@@ -1,8 +1,10 @@
-// Block reductions: a warp reduction, one value per warp in shared memory, a fold in warp order by every warp.
+// Block reductions: a warp reduction, one value per warp in shared memory, a fold in warp order by every
+// warp.
 //
-// All threads of the block call together; blockDim.x is a multiple of 32, at most 1024, and the block is one-dimensional.
-// `scratch` holds kMaxWarps entries and is the caller's shared memory. Two barriers: the first separates an earlier use
-// of the scratch from this one's writes, the second those writes from the reads.
+// All threads of the block call together; blockDim.x is a multiple of 32, at most 1024, and the block is
+// one-dimensional. `scratch` holds kMaxWarps entries and is the caller's shared memory. Two barriers: the
+// first separates an earlier use of the scratch from this one's writes, the second those writes from the
+// reads.
 #pragma once
 #include "types.cuh"
 #include "warp.cuh"
@@ -21,7 +23,8 @@ WF_DEVICE T block_sum(T v, T* scratch) {
   return warp_sum(lane_id() < warps ? scratch[lane_id()] : T(0));
 }
 
-// The fold reads at least one value: lanes beyond the last warp repeat it, which changes neither a maximum nor a minimum.
+// The fold reads at least one value: lanes beyond the last warp repeat it, which changes neither a maximum
+// nor a minimum.
 template <typename T>
 WF_DEVICE T block_max(T v, T* scratch) {
   v = warp_max(v);

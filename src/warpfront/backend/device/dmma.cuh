@@ -1,10 +1,12 @@
-// FP64 tensor-core products, one warp each: D = A B + C, every sum in the order k = 0, 1, …, with one rounding per product.
+// FP64 tensor-core products, one warp each: D = A B + C.
 //
 // Fragments (PTX ISA, "Warp-level matrix instructions"), with g = lane / 4 and t = lane % 4:
 //   m8n8k4   : a = A[g][t], b = B[t][g], c[i] = C[g][2 t + i]
-//   m16n8k16 : a[2 j + i] = A[g + 8 i][t + 4 j], b[j] = B[t + 4 j][g], c[2 i + h] = C[g + 8 i][2 t + h], i, h < 2, j < 4
-// Host twin: the operands travel by shuffle; the products are added with fused multiply-adds in order of k. The order inside
-// the hardware's unit is not specified, so the twin proves layout and data flow; the last bits may differ.
+//   m16n8k16 : a[2 j + i] = A[g + 8 i][t + 4 j], b[j] = B[t + 4 j][g],
+//              c[2 i + h] = C[g + 8 i][2 t + h], with i, h < 2 and j < 4
+// Host twin: the operands travel by shuffle; the products are added with fused multiply-adds in order of k.
+// The order inside the hardware's unit is not specified, so the twin proves layout and data flow; the last
+// bits may differ.
 #pragma once
 #include "types.cuh"
 #include "warp.cuh"

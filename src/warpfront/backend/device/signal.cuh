@@ -1,8 +1,9 @@
 // Signals between blocks: acquire and release at device scope, epoch flags, a grid barrier.
 //
-// A flag holds the epoch it was last set for, so one array serves every launch or iteration without clearing: set for
-// epoch e, it satisfies a wait for any epoch up to e. Whoever waits must be able to rely on the signalling block running:
-// a grid that is resident as a whole (cooperative launch), or work handed out in dependency order.
+// A flag holds the epoch it was last set for, so one array serves every launch or iteration without clearing:
+// set for epoch e, it satisfies a wait for any epoch up to e. Whoever waits must be able to rely on the
+// signalling block running: a grid that is resident as a whole (cooperative launch), or work handed out in
+// dependency order.
 #pragma once
 #include "types.cuh"
 
@@ -58,7 +59,8 @@ WF_DEVICE void spin() {
 #ifdef WARPFRONT_SIMT
   simt::spin();
 #endif
-  // On the device a tight loop answers soonest: a signal takes 0.43 us, and nanosleep's shortest nap is of that order.
+  // On the device a tight loop answers soonest: a signal takes 0.43 us, and nanosleep's shortest nap is of
+  // that order.
 }
 
 // One thread of the producing block calls this after the barrier that ends the block's writes.
@@ -69,8 +71,8 @@ WF_DEVICE void signal_wait(const u32* flag, u32 epoch) {
   while (static_cast<i32>(acquire_load(flag) - epoch) < 0) spin();
 }
 
-// Barrier over the whole grid: `counter` starts at 0 and is never cleared; `round` counts the barriers from 1.
-// All threads of every block call it, and all blocks are resident.
+// Barrier over the whole grid: `counter` starts at 0 and is never cleared; `round` counts the barriers from
+// 1. All threads of every block call it, and all blocks are resident.
 WF_DEVICE void grid_barrier(u32* counter, u32 round) {
   __syncthreads();
   if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {

@@ -1,6 +1,7 @@
 // Fixed-size integers and the few spellings that differ between a device compiler and the SIMT runner.
 //
-// Bare NVRTC has no <cstdint>; the sizes below are those of every CUDA target and of the hosts the runner works on.
+// Bare NVRTC has no <cstdint>; the sizes below are those of every CUDA target and of the hosts the runner
+// works on.
 #pragma once
 
 #ifdef WARPFRONT_SIMT

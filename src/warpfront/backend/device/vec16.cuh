@@ -1,6 +1,7 @@
 // Sixteen bytes moved at once. Addresses are multiples of 16.
 //
-// Device: one LDG.128 / STG.128 / LDS.128 / STS.128. Host twin: four 4-byte accesses, so that shadow memory sees each word.
+// Device: one LDG.128 / STG.128 / LDS.128 / STS.128. Host twin: four 4-byte accesses, so that shadow memory
+// sees each word.
 #pragma once
 #include "types.cuh"
 

@@ -1,8 +1,10 @@
-// Warp reductions with a defined result: every lane gets the same value, and the value equals the serial reference.
+// Warp reductions with a defined result: every lane gets the same value, and the value equals the serial
+// reference.
 //
 // All 32 lanes call together. A lane without data passes the identity (0 for sums, -inf or kNone for maxima).
-// Maxima and minima propagate NaN: if any lane holds NaN, the result is NaN. arg_max takes the greater value, or of equal
-// values the smaller index; NaN beats every number and the first NaN wins: what a serial scan with a strict `>` finds.
+// Maxima and minima propagate NaN: if any lane holds NaN, the result is NaN. arg_max takes the greater value,
+// or of equal values the smaller index; NaN beats every number and the first NaN wins: what a serial scan
+// with a strict `>` finds.
 #pragma once
 #include "types.cuh"
 
@@ -27,7 +29,8 @@ struct indexed {
   i32 index;
 };
 
-// True when b beats a: NaN first, then the greater value, then the smaller index. An empty entry beats nothing.
+// True when b beats a: NaN first, then the greater value, then the smaller index. An empty entry beats
+// nothing.
 template <typename T>
 WF_DEVICE bool beats(indexed<T> b, indexed<T> a) {
   if (b.index == kNone) return false;
@@ -43,8 +46,8 @@ WF_DEVICE T nan_max(T a, T b) { return a != a ? a : (b != b || b > a ? b : a); }
 template <typename T>
 WF_DEVICE T nan_min(T a, T b) { return a != a ? a : (b != b || b < a ? b : a); }
 
-// Fixed tree over lane distance 16, 8, 4, 2, 1. a + b is commutative in IEEE arithmetic, so both ends of an exchange get
-// the same bits and the result is the same in all lanes.
+// Fixed tree over lane distance 16, 8, 4, 2, 1. a + b is commutative in IEEE arithmetic, so both ends of an
+// exchange get the same bits and the result is the same in all lanes.
 template <typename T>
 WF_DEVICE T warp_sum(T v) {
   WF_UNROLL
