@@ -1,7 +1,7 @@
-"""Arrays in device memory, whichever library owns them: where they lie, and the stream that library would use.
+"""Arrays in device memory, whichever library owns them: where they lie, and that library's stream.
 
-CuPy, PyTorch and JAX arrays, and any object with ``__cuda_array_interface__``. Importing this module imports none of
-these libraries.
+CuPy, PyTorch and JAX arrays, and any object with ``__cuda_array_interface__``. Importing this module imports
+none of these libraries.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DeviceView:
 def library_of(x: Any) -> str | None:
     """Return which library a device array is of, ``None`` for anything in host memory.
 
-    ``"cupy"``, ``"torch"``, ``"jax"``, or ``"interface"`` for another object with ``__cuda_array_interface__``.
+    ``"cupy"``, ``"torch"``, ``"jax"``; ``"interface"`` is any other object with ``__cuda_array_interface__``.
     """
     root = type(x).__module__.partition(".")[0]
     if root == "cupy":

@@ -128,8 +128,7 @@ class Kernel:
         if shared_bytes + self.resources.shared_bytes > have:
             raise NotSupportedError(
                 f"{self.expression} needs {shared_bytes + self.resources.shared_bytes} bytes of shared memory "
-                "a block, "
-                f"the device gives {have}"
+                f"a block, the device gives {have}"
             )
         from cuda.bindings import driver
 

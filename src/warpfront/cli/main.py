@@ -30,6 +30,8 @@ COMMANDS: dict[str, str] = {
     "analyze": "warpfront.cli.analyze:analyze",
     "info": "warpfront.cli.info:info",
     "verify": "warpfront.cli.verify:verify",
+    "explain": "warpfront.cli.explain:explain",
+    "cache": "warpfront.cli.cache:app",
 }
 
 # First match wins.

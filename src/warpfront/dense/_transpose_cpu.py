@@ -11,7 +11,8 @@ loops three to ten times slower.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from warpfront.backend.jit import njit
 
 # Tile side in elements by element size: two buffers of it fit the first-level cache.
 TILE = {1: 64, 2: 64, 4: 64, 8: 32, 16: 32}

@@ -27,6 +27,7 @@ __all__ = [
     "instantiations",
     "launch",
     "plan",
+    "subset",
     "why_not_streamed",
 ]
 
@@ -236,6 +237,17 @@ def instantiations() -> list[tuple[FilePath, tuple[str, ...], int]]:
     for kernel, least in (("transpose_async", 80), ("transpose_bulk", 90)):
         names = tuple(f"{kernel}<{s}, {r}, {c}, {t}, {d}>" for s, (r, c, t, d) in STREAMED_TILES.items())
         result.append((FOLDER / f"{kernel}.cu", names, least))
+    return result
+
+
+def subset() -> list[tuple[FilePath, tuple[str, ...], int]]:
+    """Return a covering part of `instantiations`: every kernel for every element size, alignments in turn."""
+    result = []
+    for file, names, least in instantiations():
+        seen: dict[str, list[str]] = {}
+        for name in names:
+            seen.setdefault(name.partition(",")[0], []).append(name)
+        result.append((file, tuple(group[k % len(group)] for k, group in enumerate(seen.values())), least))
     return result
 
 

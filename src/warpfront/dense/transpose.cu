@@ -97,7 +97,7 @@ WF_DEVICE void fill_tile(padded_tile<B, TR, TC>& s, const u8* src, i64 pitch, i6
     constexpr int kEach = TR / P * TC / Threads;
     static_assert(TR / P * TC % Threads == 0 && Threads % TC == 0, "a thread keeps its column");
     const int c = thread % TC;
-    WF_UNROLL_N(4)
+    WF_UNROLL_N(P == 4 ? 2 : 4)
     for (int i = 0; i < kEach; ++i) {
       const int q = thread / TC + i * (Threads / TC);
       vec16 packed = {{0, 0, 0, 0}};

@@ -1,0 +1,67 @@
+"""``warpfront explain``: which path an operation takes, why, and why the others were passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["OPERATIONS", "explain"]
+
+# Operation -> function that takes (sizes, options) and returns the decisions, and what its sizes are.
+OPERATIONS: dict[str, tuple[str, str]] = {
+    "transpose": ("_transpose", "M N [BATCH]"),
+}
+
+
+def explain(
+    operation: Annotated[str, typer.Argument(help=f"Operation: {', '.join(OPERATIONS)}.")],
+    sizes: Annotated[list[int] | None, typer.Argument(help="Its sizes; for transpose M N [BATCH].")] = None,
+    dtype: Annotated[str, typer.Option(help="Element type.")] = "float32",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    path: Annotated[str, typer.Option(help="Ask for one path by name.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show every path of an operation: the one that runs, and the reason against each of the others."""
+    from dataclasses import asdict
+
+    from warpfront.errors import InvalidValueError
+
+    if operation not in OPERATIONS:
+        raise InvalidValueError(f"no such operation: {operation!r}; there are {', '.join(OPERATIONS)}")
+    handler: Callable[..., Any] = globals()[OPERATIONS[operation][0]]
+    decisions = handler(tuple(sizes or ()), {"dtype": dtype, "device": device, "path": path})
+    if as_json:
+        import json
+
+        typer.echo(json.dumps([asdict(decision) for decision in decisions], indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "path", "why", "what it does", box=None)
+    for decision in decisions:
+        mark = "[bold]runs[/bold]" if decision.taken else ""
+        table.add_row(mark, decision.path, decision.reason, decision.summary)
+    Console().print(table)
+
+
+def _transpose(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
+    import numpy as np
+
+    from warpfront.dense import explain_transpose
+    from warpfront.errors import InvalidValueError
+
+    if len(sizes) not in (2, 3):
+        raise InvalidValueError(
+            f"transpose takes its sizes as {OPERATIONS['transpose'][1]}, got {len(sizes)}"
+        )
+    try:
+        kind = np.dtype(options["dtype"])
+    except TypeError as error:
+        raise InvalidValueError(f"no such element type: {options['dtype']!r}") from error
+    batch = sizes[2] if len(sizes) == 3 else 1
+    return explain_transpose(
+        sizes[0], sizes[1], batch=batch, dtype=kind, device=options["device"], path=options["path"]
+    )
