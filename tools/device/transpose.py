@@ -32,13 +32,12 @@ from transpose_measure import (  # noqa: E402
     SIZES,
     Bench,
     DryBench,
-    overheads,
     problem_for,
     shapes,
-    summary,
     sweep,
     variants,
 )
+from transpose_report import overheads, summary  # noqa: E402
 
 from warpfront.backend import compile as compiling  # noqa: E402
 from warpfront.dense import _transpose_cuda as plans  # noqa: E402
@@ -54,9 +53,13 @@ def compile_one(job):
         return {"expression": expression, "defines": dict(defines), "error": str(error)[:800]}
     resources = built.resources[expression]
     return {
-        "expression": expression, "defines": dict(defines), "seconds": built.seconds, "cached": built.cached,
-        "registers": resources.registers, "spills": resources.spill_store_bytes + resources.spill_load_bytes,
-    }  # fmt: skip
+        "expression": expression,
+        "defines": dict(defines),
+        "seconds": built.seconds,
+        "cached": built.cached,
+        "registers": resources.registers,
+        "spills": resources.spill_store_bytes + resources.spill_load_bytes,
+    }
 
 
 def all_jobs(arch):
@@ -94,10 +97,21 @@ def start_checks(out):
     python = sys.executable
     commands = {
         "pytest": [
-            # -W default: another library's deprecation warning at import must not end the only run on the device.
-            python, "-m", "pytest", "-q", "-m", "cuda", "-W", "default", "-p", "no:cacheprovider", "tests/backend", "tests/dense",
+            # -W default: another library's deprecation warning at import must not end the run.
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            "cuda",
+            "-W",
+            "default",
+            "-p",
+            "no:cacheprovider",
+            "tests/backend",
+            "tests/dense",
         ],
-    }  # fmt: skip
+    }
     tool = which("compute-sanitizer") or next(
         (p for p in ("/usr/local/cuda/bin/compute-sanitizer",) if Path(p).is_file()), None
     )
@@ -193,6 +207,21 @@ def driver():
     print(f"driver: {checked} launches, all right")
 
 
+def dry_run():
+    """Compile everything for sm_90 and walk through the flow; return the exit code."""
+    built = build_all("sm_90")
+    bench, far = DryBench(), perf_counter() + 1000
+    record = {
+        "sweep": [sweep(bench, size, SIZES[0], far) for size in PORTABLE],
+        "shapes": shapes(bench),
+        "overheads": {},
+        "checks": {},
+    }
+    print(summary(record))
+    print("dry run: nothing was launched, the times above are made up")
+    return int(any("error" in entry or entry["spills"] for entry in built))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
@@ -206,17 +235,7 @@ def main():
     started = perf_counter()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.dry:
-        built = build_all("sm_90")
-        bench, far = DryBench(), perf_counter() + 1000
-        record = {
-            "sweep": [sweep(bench, size, SIZES[0], far) for size in PORTABLE],
-            "shapes": shapes(bench),
-            "overheads": {},
-            "checks": {},
-        }
-        print(summary(record))
-        print("dry run: nothing was launched, the times above are made up")
-        return int(any("error" in entry or entry["spills"] for entry in built))
+        return dry_run()
     from warpfront.backend import capability
     from warpfront.bench.gpu_fingerprint import gpu_fingerprint
 

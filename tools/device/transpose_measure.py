@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -20,29 +15,48 @@ HINTS = {"default": (), "plain": (("WF_PLAIN_HINTS", "1"),), "stream": (("WF_STR
 GROUPS = (1, 8)
 MORE_GROUPS = (0, 2, 4, 16, 32, 1 << 20)
 
+
+def _tiles(text):
+    """Tiles written as rows x columns x threads (x stages)."""
+    return [tuple(int(part) for part in word.split("x")) for word in text.split()]
+
+
 PORTABLE = {
-    1: [(128, 128, 256), (128, 128, 128), (64, 64, 64), (256, 128, 256), (128, 256, 256), (64, 128, 128)],
-    2: [(64, 64, 256), (64, 64, 128), (128, 64, 256), (64, 128, 256), (128, 128, 256), (128, 128, 512)],
-    4: [(64, 64, 256), (64, 64, 128), (64, 64, 512), (32, 32, 128), (32, 32, 256), (32, 64, 256), (64, 32, 256), (128, 32, 256),
-        (32, 128, 256), (64, 128, 256), (128, 64, 256)],
-    8: [(32, 32, 256), (32, 32, 128), (64, 32, 256), (32, 64, 256), (16, 64, 256), (64, 16, 256), (64, 64, 256), (64, 64, 512)],
-    16: [(32, 32, 256), (32, 32, 128), (32, 32, 512), (16, 16, 128), (16, 32, 256), (32, 16, 256), (64, 32, 256), (32, 64, 256)],
-}  # fmt: skip
+    1: _tiles("128x128x256 128x128x128 64x64x64 256x128x256 128x256x256 64x128x128"),
+    2: _tiles("64x64x256 64x64x128 128x64x256 64x128x256 128x128x256 128x128x512"),
+    4: _tiles(
+        "64x64x256 64x64x128 64x64x512 32x32x128 32x32x256 32x64x256 64x32x256 128x32x256 "
+        "32x128x256 64x128x256 128x64x256"
+    ),
+    8: _tiles("32x32x256 32x32x128 64x32x256 32x64x256 16x64x256 64x16x256 64x64x256 64x64x512"),
+    16: _tiles("32x32x256 32x32x128 32x32x512 16x16x128 16x32x256 32x16x256 64x32x256 32x64x256"),
+}
 STREAMED = {
-    1: [(128, 128, 256, 2), (128, 128, 256, 3), (128, 256, 256, 2), (256, 128, 256, 2)],
-    2: [(64, 64, 256, 2), (64, 64, 256, 3), (64, 64, 128, 3), (128, 64, 256, 2), (64, 128, 256, 2), (128, 128, 256, 2)],
-    4: [(64, 64, 256, 2), (64, 64, 256, 3), (64, 64, 128, 3), (128, 64, 256, 2), (64, 128, 256, 2), (32, 32, 128, 4)],
-    8: [(32, 64, 256, 2), (32, 64, 256, 3), (32, 32, 128, 3), (32, 32, 128, 4), (64, 64, 256, 2), (64, 32, 256, 2), (64, 32, 256, 3)],
-    16: [(32, 32, 256, 2), (32, 32, 256, 3), (32, 16, 128, 3), (32, 32, 128, 3), (32, 64, 256, 2), (64, 32, 256, 2)],
-}  # fmt: skip
+    1: _tiles("128x128x256x2 128x128x256x3 128x256x256x2 256x128x256x2"),
+    2: _tiles("64x64x256x2 64x64x256x3 64x64x128x3 128x64x256x2 64x128x256x2 128x128x256x2"),
+    4: _tiles("64x64x256x2 64x64x256x3 64x64x128x3 128x64x256x2 64x128x256x2 32x32x128x4"),
+    8: _tiles("32x64x256x2 32x64x256x3 32x32x128x3 32x32x128x4 64x64x256x2 64x32x256x2 64x32x256x3"),
+    16: _tiles("32x32x256x2 32x32x256x3 32x16x128x3 32x32x128x3 32x64x256x2 64x32x256x2"),
+}
 
 
 def problem_for(size, m, n, batch=1, in_place=False):
     align = plans_align(n * size, m * n * size), plans_align(m * size, m * n * size)
     return plans.TransposeProblem(
-        m=m, n=n, batch=batch, itemsize=size, dtype=f"{size} bytes", on_device=True, src_pitch=n * size, dst_pitch=m * size,
-        src_batch=m * n * size, dst_batch=m * n * size, src_align=align[0], dst_align=align[1], in_place=in_place,
-    )  # fmt: skip
+        m=m,
+        n=n,
+        batch=batch,
+        itemsize=size,
+        dtype=f"{size} bytes",
+        on_device=True,
+        src_pitch=n * size,
+        dst_pitch=m * size,
+        src_batch=m * n * size,
+        dst_batch=m * n * size,
+        src_align=align[0],
+        dst_align=align[1],
+        in_place=in_place,
+    )
 
 
 def plans_align(*values):
@@ -70,8 +84,13 @@ class Bench:
 
         from warpfront.bench import gpu
 
-        fill = cupy.ElementwiseKernel("uint64 seed", "uint64 x", "unsigned long long z = (i + seed) * 0x9E3779B97F4A7C15ull; "
-                                      "z ^= z >> 29; z *= 0xBF58476D1CE4E5B9ull; x = z ^ (z >> 32)", "wf_fill")  # fmt: skip
+        fill = cupy.ElementwiseKernel(
+            "uint64 seed",
+            "uint64 x",
+            "unsigned long long z = (i + seed) * 0x9E3779B97F4A7C15ull; "
+            "z ^= z >> 29; z *= 0xBF58476D1CE4E5B9ull; x = z ^ (z >> 32)",
+            "wf_fill",
+        )
         pairs = []
         for k in range(gpu.buffer_sets(2 * nbytes, most=8)):
             words = -(-nbytes // 8)
@@ -176,7 +195,7 @@ class Bench:
 
 
 class DryBench(Bench):
-    """Plans everything, launches nothing: times are made up from the name, so that the flow and the tables can be seen."""
+    """Plans everything, launches nothing; the times are made up, so that flow and tables can be seen."""
 
     def buffers(self, nbytes):
         return [(None, None)]
@@ -203,10 +222,31 @@ class DryBench(Bench):
 def table_row(problem, name, samples, copy):
     moved = 2 * problem.batch * problem.m * problem.n * problem.itemsize
     return {
-        "name": name, "bytes": moved, "median_us": samples.median * 1e6, "p95_us": samples.p95 * 1e6, "min_us": samples.minimum * 1e6,
-        "tb_per_s": moved / samples.median * 1e-12, "share_of_copy": copy / samples.median,
-        "samples_us": [round(s * 1e6, 3) for s in samples.seconds], "first_call_s": samples.first_call_seconds,
-    }  # fmt: skip
+        "name": name,
+        "bytes": moved,
+        "median_us": samples.median * 1e6,
+        "p95_us": samples.p95 * 1e6,
+        "min_us": samples.minimum * 1e6,
+        "tb_per_s": moved / samples.median * 1e-12,
+        "share_of_copy": copy / samples.median,
+        "samples_us": [round(s * 1e6, 3) for s in samples.seconds],
+        "first_call_s": samples.first_call_seconds,
+    }
+
+
+def _more_groups(bench, problem, pairs, best, calls):
+    """More panel heights and cache hints for the best tiles of each path."""
+    more = {}
+    for path, names in best.items():
+        for tile in dict.fromkeys(calls[n][2] for n in names):
+            for group in MORE_GROUPS:
+                more[f"{path} {tile} g{group} default"] = bench.ours(problem, path, tile, pairs, group)
+            for hint in ("plain", "stream") if path == "portable" else ():
+                for group in GROUPS:
+                    more[f"{path} {tile} g{group} {hint}"] = bench.ours(
+                        problem, path, tile, pairs, group, hint
+                    )
+    return more
 
 
 def sweep(bench, size, side, deadline):
@@ -230,16 +270,7 @@ def sweep(bench, size, side, deadline):
     rows, best = dict(first), {}
     for path in ("portable", "sm_80", "sm_90"):
         best[path] = sorted((n for n in calls if calls[n][1] == path), key=lambda n: first[n].median)[:2]
-    more = {}
-    for path, names in best.items():
-        for tile in dict.fromkeys(calls[n][2] for n in names):
-            for group in MORE_GROUPS:
-                more[f"{path} {tile} g{group} default"] = bench.ours(problem, path, tile, pairs, group)
-            for hint in ("plain", "stream") if path == "portable" else ():
-                for group in GROUPS:
-                    more[f"{path} {tile} g{group} {hint}"] = bench.ours(
-                        problem, path, tile, pairs, group, hint
-                    )
+    more = _more_groups(bench, problem, pairs, best, calls)
     if perf_counter() < deadline:
         rows |= bench.time(
             {**{k: v for k, v in peers.items() if "copy" in k}, **more}, samples=5, target=1e-3
@@ -249,15 +280,29 @@ def sweep(bench, size, side, deadline):
     finalists = [
         n for path in ("portable", "sm_80", "sm_90") for n in [r for r in ranked if r.startswith(path)][:2]
     ]
-    finalists += [f"{p} {t} g{plans.GROUP} default" for p, t in (("portable", plans.TILES[size]), ("sm_80", plans.STREAMED_TILES[size]),
-                                                               ("sm_90", plans.STREAMED_TILES[size]))]  # fmt: skip
+    finalists += [
+        f"{p} {t} g{plans.GROUP} default"
+        for p, t in (
+            ("portable", plans.TILES[size]),
+            ("sm_80", plans.STREAMED_TILES[size]),
+            ("sm_90", plans.STREAMED_TILES[size]),
+        )
+    ]
     last = bench.time(
         {**peers, **{n: everything[n] for n in dict.fromkeys(finalists) if n in everything}}, samples=15
     )
     rows |= last
     copy = min(s.median for n, s in last.items() if n.startswith("copy"))
-    return {"itemsize": size, "m": side, "n": side, "wrong": wrong, "finalists": list(last),
-            "rows": [table_row(problem, n, s, copy) for n, s in sorted(rows.items(), key=lambda kv: kv[1].median)]}  # fmt: skip
+    return {
+        "itemsize": size,
+        "m": side,
+        "n": side,
+        "wrong": wrong,
+        "finalists": list(last),
+        "rows": [
+            table_row(problem, n, s, copy) for n, s in sorted(rows.items(), key=lambda kv: kv[1].median)
+        ],
+    }
 
 
 def shapes(bench):
@@ -280,87 +325,16 @@ def shapes(bench):
         peers = {k: v for k, v in bench.peers(problem, pairs).items() if "copy" in k}
         times = bench.time({**peers, **ours}, samples=7, target=1e-3)
         copy = min(s.median for k, s in times.items() if k.startswith("copy"))
-        result.append({"itemsize": size, "m": m, "n": n, "batch": batch, "in_place": in_place, "right": ok,
-                       "rows": [table_row(problem, k, s, copy) for k, s in times.items()]})  # fmt: skip
+        result.append(
+            {
+                "itemsize": size,
+                "m": m,
+                "n": n,
+                "batch": batch,
+                "in_place": in_place,
+                "right": ok,
+                "rows": [table_row(problem, k, s, copy) for k, s in times.items()],
+            }
+        )
         del pairs
     return result
-
-
-def overheads():
-    """Host time of one launch at each level, and of the first launch with a cold and a warm disk cache."""
-    import cupy
-
-    from warpfront.backend import arrays
-    from warpfront.bench import gpu
-    from warpfront.dense import transpose
-
-    a, out = cupy.zeros((64, 64), "f4"), cupy.zeros((64, 64), "f4")
-    problem = replace(problem_for(4, 64, 64), src_align=16, dst_align=16)
-    kernel, made, blocks = plans._prepared(problem, "portable", 0)
-    stream, arguments = cupy.cuda.get_current_stream().ptr, (out.data.ptr, a.data.ptr, *made.tail)
-    side = cupy.cuda.Stream(non_blocking=True)
-    simple = cupy.RawKernel('extern "C" __global__ void wf_empty(float* p) {}', "wf_empty")
-    levels = {
-        "kernel.launch": lambda: kernel.launch(stream, blocks, made.threads, arguments),
-        "kernel.launch on a side stream": lambda: kernel.launch(side.ptr, blocks, made.threads, arguments),
-        "plans.launch": lambda: plans.launch(problem, "portable", out.data.ptr, a.data.ptr, 0, stream),
-        "arrays.view": lambda: arrays.view(a),
-        "transpose(cupy, out)": lambda: transpose(a, out=out),
-        "transpose(cupy)": lambda: transpose(a),
-        "cupy RawKernel": lambda: simple((1,), (32,), (a,)),
-        "cupy copyto": lambda: cupy.copyto(out, a.T),
-    }
-    try:
-        import torch
-
-        t, o = torch.zeros(64, 64, device="cuda"), torch.zeros(64, 64, device="cuda")
-        levels |= {
-            "transpose(torch, out)": lambda: transpose(t, out=o),
-            "torch copy_": lambda: o.copy_(t.t()),
-        }
-    except ImportError:
-        pass
-    result = {name: gpu.host_overhead(call) * 1e6 for name, call in levels.items()}
-    code = ("import time,cupy,numpy as np;from warpfront.backend import capability;from warpfront.dense import transpose;"
-            "a=cupy.zeros((4096,4096),'f4');capability.probe(0);import cuda.core;cupy.cuda.runtime.deviceSynchronize();t=time.perf_counter();"
-            "transpose(a);cupy.cuda.runtime.deviceSynchronize();print(time.perf_counter()-t)")  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WARPFRONT_CACHE_DIR": folder}
-        for name in ("first launch, cold cache (s)", "first launch, warm cache (s)"):
-            done = subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-            )
-            result[name] = float(done.stdout) if done.returncode == 0 else done.stderr[-500:]
-    return result
-
-
-def summary(record):
-    lines = []
-    for entry in record["sweep"]:
-        shown = [r for r in entry["rows"] if r["name"] in entry["finalists"]]
-        others = [r for r in shown if not r["name"].startswith(("portable", "sm_"))]
-        lines.append(f"{entry['itemsize']} B {entry['m']}^2 wrong: {entry['wrong'] or 'none'} | "
-                     + " ".join(f"{r['name']} {r['median_us']:.1f} us ({r['share_of_copy'] * 100:.0f}%)" for r in others))  # fmt: skip
-        lines += [
-            f"  {r['share_of_copy'] * 100:6.1f}% {r['median_us']:8.1f} us {r['name']}"
-            for r in shown
-            if r not in others
-        ]
-    for entry in record["shapes"]:
-        rows = "  ".join(
-            f"{r['name']} {r['share_of_copy'] * 100:.0f}%"
-            for r in entry["rows"]
-            if not r["name"].startswith("copy")
-        )
-        kind = "in place" if entry["in_place"] else ""
-        lines.append(
-            f"{entry['itemsize']:2d} B {entry['batch']} x {entry['m']} x {entry['n']} {kind} {'' if entry['right'] else 'WRONG'}: {rows}"
-        )
-    lines += [
-        f"{name}: {value if isinstance(value, str) else round(value, 3)}"
-        for name, value in record["overheads"].items()
-    ]
-    lines += [
-        f"{name}: exit {value['exit']} {value['last'][0][:100]}" for name, value in record["checks"].items()
-    ]
-    return "\n".join(lines)

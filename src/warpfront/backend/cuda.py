@@ -127,8 +127,8 @@ class Kernel:
         have = capability.probe(self.device).shared_bytes_optin
         if shared_bytes + self.resources.shared_bytes > have:
             raise NotSupportedError(
-                f"{self.expression} needs {shared_bytes + self.resources.shared_bytes} bytes of shared memory "
-                f"a block, the device gives {have}"
+                f"{self.expression} needs {shared_bytes + self.resources.shared_bytes} bytes of shared "
+                f"memory a block, the device gives {have}"
             )
         from cuda.bindings import driver
 

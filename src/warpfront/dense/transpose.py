@@ -127,7 +127,8 @@ def transpose(a: Any, *, out: Any = None, device: dispatch.Device = "auto", path
     if out is not None and arrays.is_device_array(out):
         raise InvalidValueError("a is in host memory and out in device memory: they must be of one library")
     host = np.asarray(a)
-    _check_host(host)
+    _check_type(host.dtype)
+    _check_shape(host.shape, _name(host.dtype), host.itemsize)
     if policy.device == "cuda" or path in ("portable", "sm_80", "sm_90"):
         return _through_device(host, out, policy)
     same = out is a
@@ -297,11 +298,6 @@ def _name(dtype: Any) -> str:
 def _check_type(dtype: np.dtype[Any]) -> None:
     if dtype.hasobject or dtype.itemsize not in ELEMENT_BYTES:
         raise InvalidValueError(f"elements must be plain data of 1, 2, 4, 8 or 16 bytes, got {dtype}")
-
-
-def _check_host(a: NDArray[Any]) -> None:
-    _check_type(a.dtype)
-    _check_shape(a.shape, _name(a.dtype), a.itemsize)
 
 
 def _check_shape(shape: tuple[int, ...], dtype: str, itemsize: int) -> None:
