@@ -60,11 +60,25 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         before = config.CACHE_DIR
         config.CACHE_DIR = _folder(function.__module__, before)
         try:
-            return decorate(function)
+            return _without_literals(decorate(function))
         finally:
             config.CACHE_DIR = before
 
     return cached
+
+
+def _without_literals(dispatcher: Any) -> Any:
+    """Compile a callee once for ``f(x, 0)`` and ``f(x, n)``: by default Numba makes a version for each constant."""
+    from numba.core.types import unliteral
+
+    template = dispatcher.get_call_template
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        plain = tuple(unliteral(argument) for argument in args)
+        return template(plain, {name: unliteral(kind) for name, kind in kws.items()})
+
+    dispatcher.get_call_template = get_call_template
+    return dispatcher
 
 
 @cache
