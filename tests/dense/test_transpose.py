@@ -36,6 +36,7 @@ def random_bits(shape, dtype, seed=0):
 def pitched(shape, dtype, extra, seed):
     """A view of ``shape`` whose rows lie ``extra`` elements further apart, random memory between them."""
     whole = random_bits((*shape[:-1], shape[-1] + extra), dtype, seed)
+    assert whole.base.dtype == np.uint8  # what any view's base is: the raw memory
     return whole, whole[..., : shape[-1]]
 
 
@@ -64,21 +65,17 @@ class Cuda:
 
         if capability.probe(0).cc < {"portable": (7, 5), "sm_80": (8, 0), "sm_90": (9, 0)}[path]:
             pytest.skip(f"the device is older than path {path}")
-        moved = {id(a): self._move(a) for a in (source, target)}
+        memory = {id(a): cupy.asarray(a.base) for a in (source, target)}
+        moved = {id(a): self._view(memory[id(a)], a) for a in (source, target)}
         out = moved[id(target)]
         assert transpose(moved[id(source)], out=out, path=path) is out
-        base = target if target.base is None else target.base
-        base[...] = (
-            cupy.asnumpy(out.base if out.base is not None else out).view(base.dtype).reshape(base.shape)
-        )
+        target.base[...] = cupy.asnumpy(memory[id(target)])
 
     @staticmethod
-    def _move(a):
-        import cupy
-
-        whole = a if a.base is None else a.base
-        device = cupy.asarray(whole)
-        return device[..., : a.shape[-1]] if a.base is not None else device
+    def _view(memory, a):
+        """The part of raw device memory that ``a`` is of its own."""
+        pitch = a.strides[-2] // a.itemsize
+        return memory.view(a.dtype).reshape(*a.shape[:-1], pitch)[..., : a.shape[-1]]
 
 
 class Simt:
@@ -94,7 +91,7 @@ class Simt:
         made = plans.plan(problem, path)
         names = next(names for file, names, _ in plans.instantiations() if file == made.source)
         blocks = min(made.blocks, 3) if made.persistent else made.blocks
-        wholes = [(a if a.base is None else a.base).view(np.uint8).reshape(-1) for a in (target, source)]
+        wholes = [target.base, source.base]
         report = Runner.build(made.source, names).launch(
             made.expression,
             blocks,
