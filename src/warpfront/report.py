@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 
 from warpfront.errors import Status
 
-__all__ = ["AnalysisRecord", "FactorRecord", "Inertia", "OrderingCandidate", "PivotStats", "SolveRecord", "SolverReport"]
+__all__ = [
+    "AnalysisRecord",
+    "FactorRecord",
+    "Inertia",
+    "OrderingCandidate",
+    "PivotStats",
+    "SolveRecord",
+    "SolverReport",
+]
 
 
 class Inertia(NamedTuple):

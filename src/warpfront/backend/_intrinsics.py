@@ -11,7 +11,16 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["atomic_add", "atomic_cas", "gemm_nt", "load_acquire", "relax", "store_release", "trsm_rltn", "view"]
+__all__ = [
+    "atomic_add",
+    "atomic_cas",
+    "gemm_nt",
+    "load_acquire",
+    "relax",
+    "store_release",
+    "trsm_rltn",
+    "view",
+]
 
 _I8P = ir.IntType(8).as_pointer()
 
@@ -98,7 +107,9 @@ def relax(typingctx):
     """Give the processor away while waiting (``sched_yield``), so that a waiting thread never starves a working one."""
 
     def codegen(context, builder, signature, args):
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.IntType(32), []), "sched_yield")
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.IntType(32), []), "sched_yield"
+        )
         builder.call(function, [])
         return context.get_dummy_value()
 
@@ -131,7 +142,19 @@ def _scalar(context, builder, dtype, value):
 @intrinsic
 def gemm_nt(typingctx, address, m, n, k, a, lda, b, ldb, beta, c, ldc):
     """``C = beta C - A B^T``: A (m, k), B (n, k), C (m, n), column-major 1-D views with leading dimensions."""
-    signature = types.none(types.int64, types.intp, types.intp, types.intp, a, types.intp, b, types.intp, types.float64, c, types.intp)
+    signature = types.none(
+        types.int64,
+        types.intp,
+        types.intp,
+        types.intp,
+        a,
+        types.intp,
+        b,
+        types.intp,
+        types.float64,
+        c,
+        types.intp,
+    )
 
     def codegen(context, builder, signature, args):
         address, m, n, k, a_, lda, b_, ldb, beta, c_, ldc = args

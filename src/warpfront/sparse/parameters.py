@@ -67,7 +67,7 @@ SETTINGS: dict[str, Setting] = {
         "size of a perturbed pivot, for entries scaled to 1; 0: never perturb",
     ),
     "zero_pivot_tol": Setting(
-        1e-14, float, (0.0, 1.0), "factorization", "a column with no scaled entry above this is a zero pivot"
+        1e-13, float, (0.0, 1.0), "factorization", "a column with no scaled entry above this is a zero pivot"
     ),
     "on_unstable": Setting(
         "delay",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from warpfront.backend.jit import njit
 
 INF = np.inf

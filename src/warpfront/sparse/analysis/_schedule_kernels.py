@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from warpfront.backend.jit import njit
 
 __all__ = ["memory_plan", "node_flops", "subtree_tasks"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from warpfront.backend.jit import njit
 
 __all__ = ["amalgamate", "assembly_lists", "children", "front_structures"]
@@ -58,7 +59,13 @@ def amalgamate(parent, counts, always, width_limit, zero_limit):
             w = width[child] + width[p]
             f = width[child] + front[p]
             size = _entries(w, f)
-            z = zeros[p] + zeros[child] + size - _entries(width[p], front[p]) - _entries(width[child], front[child])
+            z = (
+                zeros[p]
+                + zeros[child]
+                + size
+                - _entries(width[p], front[p])
+                - _entries(width[child], front[child])
+            )
             merge = w <= always
             for t in range(width_limit.size):
                 merge = merge or (w <= width_limit[t] and z < zero_limit[t] * size)

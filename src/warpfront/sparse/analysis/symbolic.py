@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from warpfront.formats.canonical import Canonical
 from warpfront.sparse.analysis.ordering import Ordering
-from warpfront.sparse.numeric.plan import FrontPlan
+from warpfront.sparse.plan import FrontPlan
 
 __all__ = ["Symbolic", "build_symbolic"]
 
@@ -84,8 +84,12 @@ def build_symbolic(
         ordering.parent, ordering.counts, ALWAYS, WIDTH, ZEROS
     )
     perm = np.ascontiguousarray(ordering.perm[order])
-    front_ptr, front_ind, asm_map = kernels.front_structures(xadj, adj, perm, node_ptr, node_parent, node_front)
-    a_ptr, a_slot, a_row, a_col = kernels.assembly_lists(pattern.ptr, pattern.ind, perm, node_ptr, front_ptr, front_ind)
+    front_ptr, front_ind, asm_map = kernels.front_structures(
+        xadj, adj, perm, node_ptr, node_parent, node_front
+    )
+    a_ptr, a_slot, a_row, a_col = kernels.assembly_lists(
+        pattern.ptr, pattern.ind, perm, node_ptr, front_ptr, front_ind
+    )
     child_ptr, child_ind = kernels.children(node_parent)
     flops = schedule.node_flops(node_ptr, node_front)
     begin, end, weight, trunk, depth = schedule.subtree_tasks(node_parent, flops, TASK_SHARE)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from warpfront.backend.jit import njit
-
 from warpfront.backend._intrinsics import view
+from warpfront.backend.jit import njit
 
 __all__ = ["add_block_columns", "child_map", "enter_a"]
 

@@ -7,9 +7,9 @@ how the rows or columns of an update are split into tiles.
 from __future__ import annotations
 
 import numpy as np
-from warpfront.backend.jit import njit
 
 from warpfront.backend._intrinsics import gemm_nt, view
+from warpfront.backend.jit import njit
 
 __all__ = ["BLOCK", "TILE", "cholesky_columns", "subtract_columns", "update"]
 
@@ -54,7 +54,9 @@ def _update_loops(c, ldc, a, lda, b, ldb, m, n, depth, lower, fresh):
         if j + 1 == n:
             subtract_columns(c0, a, lda, depth, top, view(b, j, depth * ldb), ldb, rows)
             break
-        c1 = view(c, top + (j + 1) * ldc, rows)  # for lower, its first entry lies above the diagonal: never read
+        c1 = view(
+            c, top + (j + 1) * ldc, rows
+        )  # for lower, its first entry lies above the diagonal: never read
         if fresh:
             for i in range(rows):
                 c1[i] = 0.0

@@ -12,10 +12,8 @@ looked at again once other pivots have changed it; what is left when nothing mor
 
 from __future__ import annotations
 
-import numpy as np
-from warpfront.backend.jit import njit
-
 from warpfront.backend._intrinsics import view
+from warpfront.backend.jit import njit
 from warpfront.sparse.numeric._dense_kernels import subtract_columns
 
 __all__ = ["PANEL", "exchange", "ldlt_panel", "scale_by_d"]
@@ -64,7 +62,16 @@ def _current(a, ld, rows, w, ldw, panel, k, j, out):
         out[i] = a[i + j * ld]
     depth = k - panel
     if depth > 0:
-        subtract_columns(view(out, k, rows - k), view(a, panel * ld, depth * ld), ld, depth, k, view(w, j, depth * ldw), ldw, rows - k)
+        subtract_columns(
+            view(out, k, rows - k),
+            view(a, panel * ld, depth * ld),
+            ld,
+            depth,
+            k,
+            view(w, j, depth * ldw),
+            ldw,
+            rows - k,
+        )
 
 
 @njit(cache=True, nogil=True)
@@ -186,7 +193,7 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
                     stats[2] += 1
                     if floor == 0.0:
                         choice = ZERO
-        if choice != NONE and choice != ZERO and largest <= rule.doubt:
+        if choice in (ONE, TWO) and largest <= rule.doubt:
             stats[6] += 1
         if choice == NONE:
             candidates -= 1
@@ -215,7 +222,9 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
             stats[4 if x[k] > 0.0 else 5] += 1
             k += 1
         else:
-            exchange(a, ld, rows, w, ldw, begin, ind, k + 1, place)  # x is a finished column of W by now: swapped with it
+            exchange(
+                a, ld, rows, w, ldw, begin, ind, k + 1, place
+            )  # x is a finished column of W by now: swapped with it
             y[k + 1], y[place] = y[place], y[k + 1]
             _write_two(a, ld, rows, x, y, k, d)
             kind[k] = 2

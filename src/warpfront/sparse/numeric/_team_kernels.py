@@ -10,11 +10,26 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from warpfront.backend._intrinsics import atomic_add, atomic_cas, load_acquire, relax, store_release
 from warpfront.backend.jit import njit
 
-from warpfront.backend._intrinsics import atomic_add, atomic_cas, load_acquire, relax, store_release
-
-__all__ = ["CLOSED", "Job", "IND_OVER", "JOB", "PANEL_OVER", "PIVOT_OVER", "ROOT_OVER", "STATUS", "TASKS_DONE", "TASK_TICKET", "open_job", "read_job", "take_tile", "tile_done", "wait_job"]
+__all__ = [
+    "CLOSED",
+    "IND_OVER",
+    "JOB",
+    "PANEL_OVER",
+    "PIVOT_OVER",
+    "ROOT_OVER",
+    "STATUS",
+    "TASKS_DONE",
+    "TASK_TICKET",
+    "Job",
+    "open_job",
+    "read_job",
+    "take_tile",
+    "tile_done",
+    "wait_job",
+]
 
 TASK_TICKET = 0
 TASKS_DONE = 8
@@ -61,7 +76,9 @@ class Job(NamedTuple):
 def read_job(sync):
     """Return the parameters of the open job."""
     p = PARAMETERS
-    return Job(sync[p], sync[p + 1], sync[p + 2], sync[p + 3], sync[p + 4], sync[p + 5], sync[p + 6], sync[p + 7])
+    return Job(
+        sync[p], sync[p + 1], sync[p + 2], sync[p + 3], sync[p + 4], sync[p + 5], sync[p + 6], sync[p + 7]
+    )
 
 
 @njit(cache=True, nogil=True)

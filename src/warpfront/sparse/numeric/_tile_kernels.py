@@ -8,13 +8,21 @@ from __future__ import annotations
 from numba import types
 from numba.extending import overload
 
-from warpfront.backend.jit import njit
 from warpfront.backend._intrinsics import atomic_cas, load_acquire, relax, trsm_rltn, view
+from warpfront.backend.jit import njit
 from warpfront.sparse.numeric._assembly_kernels import add_block_columns
 from warpfront.sparse.numeric._dense_kernels import TILE, update
 from warpfront.sparse.numeric._ldlt_kernels import scale_by_d
-from warpfront.sparse.numeric._team_kernels import CLOSED, JOB, open_job, read_job, take_tile, tile_done, wait_job
-from warpfront.sparse.numeric.plan import CholeskyRule
+from warpfront.sparse.numeric._team_kernels import (
+    CLOSED,
+    JOB,
+    open_job,
+    read_job,
+    take_tile,
+    tile_done,
+    wait_job,
+)
+from warpfront.sparse.plan import CholeskyRule
 
 # columns of FactorState.node
 PANEL_AT, IND_AT, PIVOT_AT, ROWS, FULL, DONE, BLOCK_AT, BLOCK_SIZE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -37,7 +45,7 @@ SHARE_WORK = 200_000  # multiply-adds below which a job is not worth sharing
 
 def is_cholesky(rule: types.Type) -> bool:
     """Tell at compile time which factorisation a rule's type stands for."""
-    return isinstance(rule, types.BaseNamedTuple) and rule.instance_class is CholeskyRule
+    return getattr(rule, "instance_class", None) is CholeskyRule
 
 
 @njit(cache=True, nogil=True)
@@ -124,7 +132,7 @@ def _run_tile(rule, state, tid, job, tile):
     """One tile of a job; tiles of a job touch different words."""
     node, s, k0, k1, child, span = state.node, job.node, job.k0, job.k1, job.child, job.span
     ld, full, at = node[s, ROWS], node[s, FULL], node[s, PANEL_AT]
-    if job.kind == TRAIL or job.kind == CONTRIBUTION:
+    if job.kind in (TRAIL, CONTRIBUTION):
         _update_tile(rule, state, tid, job, tile)
     elif job.kind == CLEAR:
         end = min(full, (tile + 1) * span)
@@ -145,7 +153,9 @@ def _run_tile(rule, state, tid, job, tile):
         begin = k0 + tile * span
         end = min(k1, begin + span)
         if job.kind == ADD_COLUMNS:
-            add_block_columns(block, size, place, delayed, view(state.panel, at, ld * full), ld, 0, begin, end)
+            add_block_columns(
+                block, size, place, delayed, view(state.panel, at, ld * full), ld, 0, begin, end
+            )
         else:
             mine = node[s, BLOCK_SIZE]
             target = view(state.stack, node[s, BLOCK_AT], mine * mine)
@@ -159,7 +169,9 @@ def _solve_rows(rule, count, width, triangle, ld, below):
 @overload(_solve_rows, inline="never")
 def _solve_rows_overload(rule, count, width, triangle, ld, below):
     if is_cholesky(rule):
-        return lambda rule, count, width, triangle, ld, below: trsm_rltn(rule.trsm, count, width, triangle, ld, below, ld)
+        return lambda rule, count, width, triangle, ld, below: trsm_rltn(
+            rule.trsm, count, width, triangle, ld, below, ld
+        )
     return lambda rule, count, width, triangle, ld, below: None
 
 

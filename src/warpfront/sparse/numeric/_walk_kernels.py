@@ -10,13 +10,11 @@ of a subtree's root goes to an area of its own, where the trunk finds it.
 
 from __future__ import annotations
 
-from warpfront.backend.jit import njit
-from numba.extending import overload
-
 from warpfront.backend._intrinsics import atomic_add, atomic_cas, load_acquire, relax, store_release, view
+from warpfront.backend.jit import njit
 from warpfront.sparse.numeric._assembly_kernels import add_block_columns, child_map, enter_a
-from warpfront.sparse.numeric._dense_kernels import TILE, cholesky_columns, update
-from warpfront.sparse.numeric._ldlt_kernels import exchange, ldlt_panel
+from warpfront.sparse.numeric._eliminate_kernels import eliminate
+from warpfront.sparse.numeric._small_kernels import eliminate_small
 from warpfront.sparse.numeric._team_kernels import (
     CLOSED,
     IND_OVER,
@@ -48,27 +46,20 @@ from warpfront.sparse.numeric._tile_kernels import (
     ROOT_AT,
     ROOT_END,
     ROWS,
-    SOLVE_ROWS,
     STACK_SPAN,
-    TRAIL,
     WORK_SPAN,
     help_out,
-    is_cholesky,
     share,
     tiles_of,
 )
 
-__all__ = ["NEED_MEMORY", "NOT_POSITIVE", "OK_WORD", "walk"]
+__all__ = ["HIGH", "LOW", "NEED_MEMORY", "NOT_POSITIVE", "OK_WORD", "SMALL", "first_zero_pivot", "walk"]
 
 # status word: (pivot position << 8) | reason; the smallest wins
 OK_WORD = 1 << 62
 NEED_MEMORY, NOT_POSITIVE = 1, 2
-DELAYED, LOW, HIGH = 8, 9, 10  # columns of FactorState.stats behind the eight of ldlt_panel
-DIAGONAL = 96  # width of a Cholesky block column in a large front
-NARROW = 32
-OUTER = 128  # columns of an LDL^T block: its update of the rest runs at full depth
+LOW, HIGH = 9, 10  # columns of FactorState.stats: tops of the two stacks
 SMALL = 64  # rows of a front that is factored whole in scratch
-LARGE = 160  # rows of a front from which blocks are DIAGONAL wide
 
 
 @njit(cache=True, nogil=True)
@@ -95,7 +86,11 @@ def _open_front(plan, state, s):
     rows += delayed
     node[s, ROWS], node[s, FULL] = rows, full
     if delayed == 0:
-        node[s, PANEL_AT], node[s, IND_AT], node[s, PIVOT_AT] = plan.panel_ptr[s], plan.front_ptr[s], plan.node_ptr[s]
+        node[s, PANEL_AT], node[s, IND_AT], node[s, PIVOT_AT] = (
+            plan.panel_ptr[s],
+            plan.front_ptr[s],
+            plan.node_ptr[s],
+        )
     else:
         size = (rows * full + 7) & ~7
         node[s, PANEL_AT] = atomic_add(sync, PANEL_OVER, size)
@@ -144,102 +139,9 @@ def _add_children(rule, plan, state, tid, team, s, to_panel):
         span = max(8, 16384 // (size + 1))
         tiles = (end - begin + span - 1) // span
         job = ADD_COLUMNS if to_panel else ADD_BLOCK
-        share(rule, state, tid, team, Job(job, s, begin, end, tiles, tid, child, span), (end - begin) * size * 8)
-
-
-def _eliminate(rule, plan, state, tid, team, s):
-    """Factor the fully summed columns; returns the number eliminated, or -1 - column."""
-
-
-@overload(_eliminate, inline="never")
-def _eliminate_overload(rule, plan, state, tid, team, s):
-    return _eliminate_cholesky if is_cholesky(rule) else _eliminate_ldlt
-
-
-def _eliminate_cholesky(rule, plan, state, tid, team, s):
-    ld, full = state.node[s, ROWS], state.node[s, FULL]
-    panel = view(state.panel, state.node[s, PANEL_AT], ld * full)
-    step = DIAGONAL if ld >= LARGE else NARROW
-    for k0 in range(0, full, step):
-        k1 = min(full, k0 + step)
-        last = k1 if ld >= LARGE else ld
-        for q in range(k0, k1, NARROW):
-            width = min(NARROW, k1 - q)
-            start = q + q * ld
-            bad = cholesky_columns(view(panel, start, ld * full - start), ld, last - q, width)
-            if bad >= 0:
-                return -1 - q - bad
-            after = q + width
-            if after < k1:
-                c = view(panel, after + after * ld, ld * full - after - after * ld)
-                a = view(panel, after + q * ld, ld * full - after - q * ld)
-                update(rule.gemm, c, ld, a, ld, a, ld, last - after, k1 - after, width, True, False)
-        if last < ld:
-            tiles = (ld - k1 + TILE - 1) // TILE
-            share(rule, state, tid, team, Job(SOLVE_ROWS, s, k0, k1, tiles, tid, 0, 0), (ld - k1) * (k1 - k0) * step)
-        if k1 < full:
-            cost = (ld - k1) * (full - k1) * (k1 - k0)
-            share(rule, state, tid, team, Job(TRAIL, s, k0, k1, tiles_of(ld - k1, full - k1), tid, k1, full), cost)
-    return full
-
-
-@njit(cache=True, nogil=True)
-def _eliminate_block(rule, state, tid, team, s, begin, end, force):
-    """Pivots among columns begin..end, which are up to date; panels inside, each followed by its update of the block.
-
-    Returns the first column not eliminated; the rejected ones stand behind it, brought up to date.
-    """
-    node = state.node
-    ld, full = node[s, ROWS], node[s, FULL]
-    panel = view(state.panel, node[s, PANEL_AT], ld * full)
-    ind = view(state.ind, node[s, IND_AT], ld)
-    d = view(state.diagonal, 2 * node[s, PIVOT_AT], 2 * full)
-    kind = view(state.kind, node[s, PIVOT_AT], full)
-    work = view(state.work, tid * state.limits[WORK_SPAN], state.limits[WORK_SPAN])
-    k, candidates = begin, end
-    while k < candidates:
-        k1, candidates = ldlt_panel(
-            rule, panel, ld, ld, end, candidates, k, force, work, ld, ind, d, kind, state.stats[tid]
+        share(
+            rule, state, tid, team, Job(job, s, begin, end, tiles, tid, child, span), (end - begin) * size * 8
         )
-        if k1 > k and k1 < end:
-            cost = (ld - k1) * (end - k1) * (k1 - k)
-            share(rule, state, tid, team, Job(TRAIL, s, k, k1, tiles_of(ld - k1, end - k1), tid, k1, end), cost)
-        k = k1
-    return k
-
-
-def _eliminate_ldlt(rule, plan, state, tid, team, s):
-    """Passes over the columns until a pass eliminates nothing.
-
-    First by blocks of OUTER columns, partners sought inside the block; then over all columns left; last, where nothing
-    can be delayed, whatever is left is forced. Rejected columns move to the end, to be looked at in the next pass.
-    """
-    node = state.node
-    ld, full = node[s, ROWS], node[s, FULL]
-    panel = view(state.panel, node[s, PANEL_AT], ld * full)
-    ind = view(state.ind, node[s, IND_AT], ld)
-    last_chance = ld == full or rule.perturb == 1
-    effort = 0 if full > OUTER else 1
-    k, candidates, pass_start = 0, full, 0
-    while k < full:
-        end = min(candidates, k + OUTER) if effort == 0 else candidates
-        k1 = _eliminate_block(rule, state, tid, team, s, k, end, effort == 2)
-        if k1 > k and end < full:
-            cost = (ld - end) * (full - end) * (k1 - k)
-            share(rule, state, tid, team, Job(TRAIL, s, k, k1, tiles_of(ld - end, full - end), -1, end, full), cost)
-        for j in range(k1, end):
-            candidates -= 1
-            if candidates > j:
-                exchange(panel, ld, ld, panel, 0, j, ind, j, candidates)
-        k = k1
-        if k >= candidates and k < full:
-            if k == pass_start:
-                effort += 1
-                if effort > 2 or (effort == 2 and not last_chance):
-                    break
-            pass_start, candidates = k, full
-    state.stats[tid, DELAYED] += full - k
-    return k
 
 
 @njit(cache=True, nogil=True)
@@ -276,52 +178,6 @@ def _pop_children(plan, state, tid, s):
                 stats[tid, HIGH] = max(stats[tid, HIGH], at + ((size * size + 7) & ~7))
 
 
-def _eliminate_small(rule, front, rows, full, root, work, ind, d, kind, stats):
-    """Factor the first columns of a small front and update all the rest; returns as `_eliminate`."""
-
-
-@overload(_eliminate_small, inline="never")
-def _eliminate_small_overload(rule, front, rows, full, root, work, ind, d, kind, stats):
-    return _eliminate_small_cholesky if is_cholesky(rule) else _eliminate_small_ldlt
-
-
-def _eliminate_small_cholesky(rule, front, rows, full, root, work, ind, d, kind, stats):
-    for k in range(0, full, NARROW):
-        width = min(NARROW, full - k)
-        start = k + k * rows
-        bad = cholesky_columns(view(front, start, rows * rows - start), rows, rows - k, width)
-        if bad >= 0:
-            return -1 - k - bad
-        after = k + width
-        if after < rows:
-            a = view(front, after + k * rows, rows * rows - after - k * rows)
-            c = view(front, after + after * rows, rows * rows - after - after * rows)
-            update(rule.gemm, c, rows, a, rows, a, rows, rows - after, rows - after, width, True, False)
-    return full
-
-
-def _eliminate_small_ldlt(rule, front, rows, full, root, work, ind, d, kind, stats):
-    last_chance = rows == full or rule.perturb == 1
-    force = False
-    k, candidates, pass_start = 0, full, 0
-    while k < full:
-        k1, candidates = ldlt_panel(rule, front, rows, rows, full, candidates, k, force, work, rows, ind, d, kind, stats)
-        if k1 > k and k1 < rows:
-            a = view(front, k1 + k * rows, rows * rows - k1 - k * rows)
-            c = view(front, k1 + k1 * rows, rows * rows - k1 - k1 * rows)
-            b = view(work, k1, rows * (k1 - k) - k1)
-            update(rule.gemm, c, rows, a, rows, b, rows, rows - k1, rows - k1, k1 - k, True, False)
-        k = k1
-        if k >= candidates and k < full:
-            if k == pass_start:
-                if not last_chance or force:
-                    break
-                force = True
-            pass_start, candidates = k, full
-    stats[DELAYED] += full - k
-    return k
-
-
 @njit(cache=True, nogil=True)
 def _small_front(rule, plan, state, tid, s, root):
     """A front that fits the cache: assembled and eliminated whole in scratch, then copied out."""
@@ -345,7 +201,7 @@ def _small_front(rule, plan, state, tid, s, root):
     ind = view(state.ind, node[s, IND_AT], rows)
     d = view(state.diagonal, 2 * at, 2 * full)
     kind = view(state.kind, at, full)
-    done = _eliminate_small(rule, front, rows, full, root, work, ind, d, kind, state.stats[tid])
+    done = eliminate_small(rule, front, rows, full, root, work, ind, d, kind, state.stats[tid])
     if done < 0:
         _report(state.sync, plan.node_ptr[s] - 1 - done, NOT_POSITIVE)
         return False
@@ -379,9 +235,16 @@ def _front(rule, plan, state, tid, team, s, root):
         return _small_front(rule, plan, state, tid, s, root)
     span = max(1, 32768 // ld)
     share(rule, state, tid, team, Job(CLEAR, s, 0, 0, (full + span - 1) // span, tid, 0, span), ld * full)
-    enter_a(plan, state.values, s, view(state.panel, node[s, PANEL_AT], ld * full), ld, full - plan.node_ptr[s + 1] + plan.node_ptr[s])
+    enter_a(
+        plan,
+        state.values,
+        s,
+        view(state.panel, node[s, PANEL_AT], ld * full),
+        ld,
+        full - plan.node_ptr[s + 1] + plan.node_ptr[s],
+    )
     _add_children(rule, plan, state, tid, team, s, True)
-    done = _eliminate(rule, plan, state, tid, team, s)
+    done = eliminate(rule, plan, state, tid, team, s)
     if done < 0:
         _report(state.sync, plan.node_ptr[s] - 1 - done, NOT_POSITIVE)
         return False
@@ -417,8 +280,9 @@ def walk(rule, plan, state, tid, threads):
         last = plan.task_end[task]
         for s in range(plan.task_begin[task], last + 1):
             if not _front(rule, plan, state, tid, False, s, s == last):
-                state.stats[tid, LOW] = tid * span  # the next subtree starts with empty stacks
-                state.stats[tid, HIGH] = (tid + 1) * span
+                if state.stats[tid, LOW] <= state.stats[tid, HIGH]:
+                    state.stats[tid, LOW] = tid * span  # the next subtree starts with empty stacks
+                    state.stats[tid, HIGH] = (tid + 1) * span
                 break
         atomic_add(sync, TASKS_DONE, 1)
     if tid > 0:

@@ -12,12 +12,13 @@ from warpfront.backend.cpu import blas_address, run_threads, single_threaded_bla
 from warpfront.errors import Status
 from warpfront.report import Inertia, PivotStats
 from warpfront.sparse.analysis.symbolic import Symbolic
-from warpfront.sparse.numeric.memory import allocate, state_bytes
-from warpfront.sparse.numeric.plan import CholeskyRule, FactorState, LdltRule
+from warpfront.sparse.numeric.memory import NO_ROOM, ROOT_AT, allocate, larger_room, planned_room, state_bytes
+from warpfront.sparse.plan import CholeskyRule, FactorState, LdltRule
 
 __all__ = ["Factor", "FactorOptions", "factorize"]
 
 DOUBT = 1e-11  # pivots whose column is smaller, relative to the scaled matrix, make the inertia uncertain
+TINY_THRESHOLD = 1e-30  # stands for u = 0: any pivot that is not zero
 SMALL_FLOPS = 2e6  # below this a second thread costs more than it brings
 
 
@@ -44,7 +45,7 @@ class FactorOptions:
     cholesky: bool
     threads: int = 1
     pivot_threshold: float = 0.01
-    zero_pivot: float = 1e-14
+    zero_pivot: float = 1e-13
     pivot_epsilon: float = 1e-8
     perturb: bool = False
 
@@ -114,33 +115,40 @@ def factorize(
     Factor
         Its status says whether it can be solved with.
     """
+    from warpfront.sparse.numeric import _team_kernels as team
     from warpfront.sparse.numeric import _walk_kernels as walk
     from warpfront.sparse.numeric._scale_kernels import scale_values
 
     dtype = values.dtype
     threads = max(1, options.threads) if symbolic.flops > SMALL_FLOPS else 1
-    spare = 0.1
+    pivoting = not options.cholesky
+    room = planned_room(symbolic) if pivoting else NO_ROOM
     while True:
         if state is None:
-            state = allocate(symbolic, dtype, threads, pivoting=not options.cholesky, spare=spare)
+            state = allocate(symbolic, dtype, threads, room)
         _reset(symbolic, state)
         pattern = symbolic.pattern
-        largest = scale_values(pattern.ptr, pattern.ind, values, np.ones(0) if scale is None else scale, state.values)
+        largest = scale_values(
+            pattern.ptr, pattern.ind, values, np.ones(0) if scale is None else scale, state.values
+        )
         rule = _rule(options, dtype.name, largest)
         buffers = state
 
-        def body(tid: int, buffers: FactorState = buffers) -> None:
+        def body(tid: int, rule: CholeskyRule | LdltRule = rule, buffers: FactorState = buffers) -> None:
             walk.walk(rule, symbolic.plan, buffers, tid, threads)
 
-        if symbolic.max_front < walk.LARGE // 2:
+        if (
+            not pivoting and symbolic.max_front < walk.SMALL
+        ):  # no BLAS call; delayed pivots could make a front larger
             run_threads(threads, body)
         else:
             with single_threaded_blas():
                 run_threads(threads, body)
-        word = int(state.sync[walk.STATUS])
+        word = int(state.sync[team.STATUS])
         if word == walk.OK_WORD or (word & 255) != walk.NEED_MEMORY:
             return _verdict(symbolic, state, options, scale, word)
-        state, spare = None, 2 * spare + 0.1
+        room = larger_room(symbolic, state, room)
+        state = None
 
 
 def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | LdltRule:
@@ -150,7 +158,7 @@ def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | 
         return CholeskyRule(gemm, blas_address("trsm", dtype))
     return LdltRule(
         gemm,
-        options.pivot_threshold,
+        max(options.pivot_threshold, TINY_THRESHOLD),
         options.zero_pivot * largest,
         DOUBT * largest,
         options.pivot_epsilon * largest,
@@ -159,20 +167,25 @@ def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | 
 
 
 def _reset(symbolic: Symbolic, state: FactorState) -> None:
+    from warpfront.sparse.numeric import _team_kernels as team
     from warpfront.sparse.numeric import _walk_kernels as walk
 
     sync = state.sync
     sync[:] = 0
-    sync[walk.STATUS] = walk.OK_WORD
-    sync[walk.PANEL_OVER] = symbolic.plan.panel_ptr[-1]
-    sync[walk.IND_OVER] = symbolic.plan.front_ptr[-1]
-    sync[walk.PIVOT_OVER] = symbolic.n
-    sync[walk.ROOT_OVER] = state.limits[walk.ROOT_AT]
+    sync[team.STATUS] = walk.OK_WORD
+    sync[team.PANEL_OVER] = symbolic.plan.panel_ptr[-1]
+    sync[team.IND_OVER] = symbolic.plan.front_ptr[-1]
+    sync[team.PIVOT_OVER] = symbolic.n
+    sync[team.ROOT_OVER] = state.limits[ROOT_AT]
     state.stats[:] = 0
 
 
 def _verdict(
-    symbolic: Symbolic, state: FactorState, options: FactorOptions, scale: NDArray[np.float64] | None, word: int
+    symbolic: Symbolic,
+    state: FactorState,
+    options: FactorOptions,
+    scale: NDArray[np.float64] | None,
+    word: int,
 ) -> Factor:
     from warpfront.sparse.numeric import _walk_kernels as walk
 
@@ -180,11 +193,15 @@ def _verdict(
     if word != walk.OK_WORD:
         column = int(symbolic.perm[word >> 8])
         status = Status.NOT_POSITIVE_DEFINITE
-        return Factor(symbolic, state, options, scale, status, column, Inertia(0, 0, 0), PivotStats(0, 0, 0, 0, 0, 0))
+        return Factor(
+            symbolic, state, options, scale, status, column, Inertia(0, 0, 0), PivotStats(0, 0, 0, 0, 0, 0)
+        )
     if options.cholesky:
         stats = PivotStats(n, 0, 0, 0, 0, 0)
         return Factor(symbolic, state, options, scale, Status.OK, -1, Inertia(n, 0, 0), stats)
-    ones, twos, perturbed, zero, positive, negative, doubtful, _, delayed = state.stats[:, :9].sum(axis=0).tolist()
+    ones, twos, perturbed, zero, positive, negative, doubtful, _, delayed = (
+        state.stats[:, :9].sum(axis=0).tolist()
+    )
     status, column = Status.OK, -1
     if zero:
         status = Status.SINGULAR

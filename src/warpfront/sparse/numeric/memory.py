@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from warpfront.sparse.analysis.symbolic import Symbolic
-from warpfront.sparse.numeric.plan import FactorState
+from warpfront.sparse.plan import FactorState
 
-__all__ = ["allocate", "state_bytes"]
+__all__ = ["NO_ROOM", "ROOT_AT", "Room", "allocate", "larger_room", "planned_room", "state_bytes"]
 
 PANEL_COLUMNS = 34  # L D of one LDL^T panel and its candidates
 TILE_WORDS = 192 * 256
@@ -19,7 +19,69 @@ SMALL = 64  # as in _walk_kernels
 SYNC_WORDS = 96
 
 
-def allocate(symbolic: Symbolic, dtype: DTypeLike, threads: int, *, pivoting: bool, spare: float) -> FactorState:
+ROOT_AT = 4  # entry of FactorState.limits
+
+
+class Room(NamedTuple):
+    """Words beyond the plan, for fronts that delayed pivots make larger.
+
+    Attributes
+    ----------
+    panel, ind, pivot : int
+        Overflow areas.
+    stack, root : int
+        Contribution blocks: of one thread, and of the roots of subtrees.
+    rows : int
+        Rows by which the largest front may outgrow the plan.
+    """
+
+    panel: int
+    ind: int
+    pivot: int
+    stack: int
+    root: int
+    rows: int
+
+
+NO_ROOM = Room(0, 0, 0, 0, 0, 0)
+
+
+def planned_room(symbolic: Symbolic) -> Room:
+    """Room a factorisation with delayed pivots starts with: a tenth of the plan."""
+    plan, n = symbolic.plan, symbolic.n
+    panel = int(plan.panel_ptr[-1]) // 10 + 8 * n // 10 + 1024
+    ind = int(plan.front_ptr[-1]) // 10 + n // 10 + 64
+    stack = symbolic.stack_words // 10 + 4096
+    root = symbolic.root_words // 10 + 1024
+    return Room(panel, ind, n // 5 + 64, stack, root, symbolic.max_front // 4 + 32)
+
+
+def larger_room(symbolic: Symbolic, state: FactorState, room: Room) -> Room:
+    """Room for a repeat: each area that was too small gets twice what was asked of it; the others stay."""
+    from warpfront.sparse.numeric import _team_kernels as team
+    from warpfront.sparse.numeric import _walk_kernels as walk
+
+    plan, sync, stats = symbolic.plan, state.sync, state.stats
+    span = int(state.limits[3])
+    overlap = int((stats[:, walk.LOW] - stats[:, walk.HIGH]).max())
+
+    def grown(old: int, asked: int) -> int:
+        return 2 * asked if asked > old else old
+
+    larger = Room(
+        grown(room.panel, int(sync[team.PANEL_OVER]) - int(plan.panel_ptr[-1])),
+        grown(room.ind, int(sync[team.IND_OVER]) - int(plan.front_ptr[-1])),
+        grown(room.pivot, int(sync[team.PIVOT_OVER]) - symbolic.n),
+        grown(room.stack, span + overlap - symbolic.stack_words) if overlap > 0 else room.stack,
+        grown(room.root, int(sync[team.ROOT_OVER]) - int(state.limits[ROOT_AT]) - symbolic.root_words),
+        grown(room.rows, int(state.node[:, 3].max()) - symbolic.max_front),
+    )
+    if larger == room:  # a stack that was full when a thread gave up, and emptied since
+        larger = room._replace(stack=2 * room.stack + symbolic.stack_words)
+    return larger
+
+
+def allocate(symbolic: Symbolic, dtype: DTypeLike, threads: int, room: Room) -> FactorState:
     """Allocate a `FactorState`.
 
     Parameters
@@ -30,26 +92,21 @@ def allocate(symbolic: Symbolic, dtype: DTypeLike, threads: int, *, pivoting: bo
         Of the factor.
     threads : int
         Threads that will work on it.
-    pivoting : bool
-        Whether columns may be delayed, so that fronts may outgrow the plan.
-    spare : float
-        Room for that, as a share of the plan; a factorisation that needs more is repeated with more.
+    room : Room
+        Words beyond the plan; `NO_ROOM` when no column can be delayed.
     """
-    plan = symbolic.plan
-    share = spare if pivoting else 0.0
-    panel = int(plan.panel_ptr[-1])
-    indices = int(plan.front_ptr[-1])
-    n = symbolic.n
-    extra = int(n * share) + 64 if pivoting else 0
-    panel_end = panel + int(panel * share) + 64 * extra
-    ind_end = indices + int(indices * share) + 8 * extra
-    pivot_end = n + 2 * extra
-    span = (int(symbolic.stack_words * (1 + share)) + 8 * extra + 7) & ~7
-    root = (int(symbolic.root_words * (1 + share)) + 8 * extra + 7) & ~7
-    rows = symbolic.max_front + min(extra, int(symbolic.max_front * share) + 32 if pivoting else 0)
+    plan, n = symbolic.plan, symbolic.n
+    pivoting = room != NO_ROOM
+    panel_end = int(plan.panel_ptr[-1]) + room.panel
+    ind_end = int(plan.front_ptr[-1]) + room.ind
+    pivot_end = n + room.pivot
+    span = (symbolic.stack_words + room.stack + 7) & ~7
+    root = (symbolic.root_words + room.root + 7) & ~7
+    rows = symbolic.max_front + room.rows
     work = SMALL * SMALL + (max(PANEL_COLUMNS * max(rows, SMALL), TILE_WORDS) if pivoting else 0)
     limits = np.array(
-        [panel_end, ind_end, pivot_end, span, threads * span, threads * span + root, work, WORK_ROWS, rows], np.int64
+        [panel_end, ind_end, pivot_end, span, threads * span, threads * span + root, work, WORK_ROWS, rows],
+        np.int64,
     )
     nodes = symbolic.n_supernodes
     empty = _Maker(dtype)

@@ -48,7 +48,9 @@ def slogdet(factor: Factor) -> tuple[float, float]:
         return 0.0, -np.inf
     # det of a 2x2 pivot, scaled by its subdiagonal entry
     ratio = (d[first] / e[first]) * (d[first + 1] / e[first]) - 1.0
-    logarithm = float(np.log(np.abs(d[single])).sum() + (np.log(np.abs(ratio)) + 2 * np.log(np.abs(e[first]))).sum())
+    logarithm = float(
+        np.log(np.abs(d[single])).sum() + (np.log(np.abs(ratio)) + 2 * np.log(np.abs(e[first]))).sum()
+    )
     if factor.scale is not None:
         logarithm -= 2 * float(np.log(factor.scale).sum())
     negative = int(np.count_nonzero(d[single] < 0)) + int(np.count_nonzero(ratio < 0))

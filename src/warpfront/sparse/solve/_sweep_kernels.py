@@ -8,9 +8,8 @@ of threads.
 
 from __future__ import annotations
 
-from warpfront.backend.jit import njit
-
 from warpfront.backend._intrinsics import atomic_add, load_acquire, relax, store_release, view
+from warpfront.backend.jit import njit
 
 __all__ = ["BACKWARD", "DIAGONAL", "FORWARD", "SWEEP_WORDS", "sweep"]
 

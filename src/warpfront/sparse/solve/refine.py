@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from warpfront.formats.canonical import Canonical
 from warpfront.sparse.solve.triangular import Sweeper
 
-__all__ = ["Refiner", "Refinement"]
+__all__ = ["Refinement", "Refiner"]
 
 Floats = NDArray[np.float64]
 GOOD_ENOUGH = 8 * float(np.finfo(np.float64).eps)
@@ -42,7 +42,7 @@ class Refiner:
         self.sweeper = self._sweeper = sweeper
         self._pattern = pattern
         self._values = values
-        self._norm = float(kernels.row_sums(pattern.ptr, pattern.ind, values))
+        self._sums = kernels.row_sums(pattern.ptr, pattern.ind, values)
         self._residual, self._size, self._next = np.empty((3, pattern.n_cols))
 
     def solve(self, b: Floats, x: Floats, steps: int) -> Refinement:
@@ -77,5 +77,5 @@ class Refiner:
 
         p = self._pattern
         kernels.symmetric_residual(p.ptr, p.ind, self._values, x, b, self._residual, self._size)
-        component, whole = kernels.backward_errors(self._residual, self._size, x, b, self._norm)
+        component, whole = kernels.backward_errors(self._residual, self._size, x, b, self._sums)
         return float(component), float(whole)

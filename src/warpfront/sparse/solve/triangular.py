@@ -52,6 +52,7 @@ class Sweeper:
             Contiguous; written.
         """
         from warpfront.sparse.solve import _residual_kernels as vectors
+
         if self._y.size:
             self.permute_in(b, self._y)
             self.apply(7, self._y)
