@@ -97,13 +97,18 @@ def test_a_read_only_installation_uses_the_packages_cache_folder(package, tmp_pa
     assert call(**environment) == (20, 1, place)
 
 
+class FakeDispatcher:
+    def get_call_template(self, args, kws):
+        return args, kws
+
+
 def test_other_packages_keep_their_cache(monkeypatch):
     import numba
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", "before")
     monkeypatch.setattr(jit, "_folder", lambda module, chosen: f"{module} {chosen}")
     seen = []
-    monkeypatch.setattr(numba, "njit", lambda **_: lambda function: seen.append(numba.config.CACHE_DIR))
+    monkeypatch.setattr(numba, "njit", lambda **_: lambda function: seen.append(numba.config.CACHE_DIR) or FakeDispatcher())
     jit.njit(cache=True)(test_lists_of_imports)
     jit.njit()(test_lists_of_imports)
     assert seen == [f"{__name__} before", "before"]

@@ -108,7 +108,7 @@ def reciprocal_condition(solver: DirectSolver) -> float:
     if n == 0:
         return 1.0
     pattern = solver._system.pattern
-    norm = float(kernels.row_sums(pattern.ptr, pattern.ind, solver._values))
+    norm = float(kernels.row_sums(pattern.ptr, pattern.ind, solver._values).max())
     product = norm * inverse_norm_estimate(n, solver._solve_once)
     return 1.0 / product if np.isfinite(product) and product > 0 else 0.0
 

@@ -332,7 +332,7 @@ class DirectSolver:
             cholesky=cholesky,
             threads=threads,
             pivot_threshold=settings["pivot_threshold"],
-            zero_pivot=settings["zero_pivot_tol"],
+            zero_pivot=settings["zero_pivot_tol"] if scaled else min(settings["zero_pivot_tol"], 1e-15),
             pivot_epsilon=settings["pivot_epsilon"],
             perturb=settings["on_unstable"] == "perturb" and settings["pivot_epsilon"] > 0,
         )

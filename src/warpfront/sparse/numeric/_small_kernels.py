@@ -5,6 +5,7 @@ from __future__ import annotations
 from numba.extending import overload
 
 from warpfront.backend._intrinsics import view
+from warpfront.backend.jit import njit
 from warpfront.sparse.numeric._dense_kernels import cholesky_columns, update
 from warpfront.sparse.numeric._ldlt_kernels import ldlt_panel
 from warpfront.sparse.numeric._tile_kernels import is_cholesky
@@ -61,3 +62,9 @@ def _eliminate_small_ldlt(rule, front, rows, full, root, work, ind, d, kind, sta
             pass_start, candidates = k, full
     stats[DELAYED] += full - k
     return k
+
+
+@njit(cache=True, nogil=True)
+def trailing_entries(rows, done):
+    """Entries of the lower triangle left behind ``done`` eliminated columns."""
+    return (rows - done) * (rows - done + 1) // 2
