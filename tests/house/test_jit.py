@@ -108,7 +108,9 @@ def test_other_packages_keep_their_cache(monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", "before")
     monkeypatch.setattr(jit, "_folder", lambda module, chosen: f"{module} {chosen}")
     seen = []
-    monkeypatch.setattr(numba, "njit", lambda **_: lambda function: seen.append(numba.config.CACHE_DIR) or FakeDispatcher())
+    monkeypatch.setattr(
+        numba, "njit", lambda **_: lambda function: seen.append(numba.config.CACHE_DIR) or FakeDispatcher()
+    )
     jit.njit(cache=True)(test_lists_of_imports)
     jit.njit()(test_lists_of_imports)
     assert seen == [f"{__name__} before", "before"]
