@@ -13,8 +13,7 @@ from __future__ import annotations
 from warpfront.backend._intrinsics import atomic_add, atomic_cas, load_acquire, relax, store_release, view
 from warpfront.backend.jit import njit
 from warpfront.sparse.numeric._assembly_kernels import add_block_columns, child_map, enter_a
-from warpfront.sparse.numeric._eliminate_kernels import eliminate
-from warpfront.sparse.numeric._small_kernels import eliminate_small
+from warpfront.sparse.numeric._eliminate_kernels import eliminate, eliminate_small
 from warpfront.sparse.numeric._team_kernels import (
     CLOSED,
     IND_OVER,
