@@ -140,13 +140,13 @@ def as_device_array(x: Any) -> Any:
     stream and CuPy's current stream wait for one another), other objects through
     ``__cuda_array_interface__``.
     """
-    import cupy
-
     library = library_of(x)
     if library is None:
         raise InvalidValueError(f"not an array in device memory: {type(x).__name__}")
     if library == "cupy":
         return x
+    import cupy
+
     return cupy.from_dlpack(x) if library in ("torch", "jax") else cupy.asarray(x)
 
 
