@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "solve": "warpfront.cli.solve:solve",
     "analyze": "warpfront.cli.analyze:analyze",
     "info": "warpfront.cli.info:info",
+    "bench": "warpfront.cli.bench:bench",
     "verify": "warpfront.cli.verify:verify",
     "explain": "warpfront.cli.explain:explain",
     "cache": "warpfront.cli.cache:app",
