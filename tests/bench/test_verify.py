@@ -184,7 +184,8 @@ def test_sanitizer_runs_its_four_tools_and_keeps_their_exit_codes(tree, tmp_path
     script = tools / "compute-sanitizer"
     log = tmp_path / "log"
     script.write_text(
-        f'#!/bin/sh\necho "$@" >> {log}\ntool=$2\nshift 6\n"$@" || exit $?\n'
+        f'#!/bin/sh\necho "$@" >> {log}\ntool=$2\nshift 6\n'
+        '[ "$tool" != memcheck ] || shift 2\n"$@" || exit $?\n'
         '[ "$tool" != racecheck ] || exit 1\n',
         encoding="utf-8",
     )
@@ -200,6 +201,9 @@ def test_sanitizer_runs_its_four_tools_and_keeps_their_exit_codes(tree, tmp_path
     ]
     lines = log.read_text(encoding="utf-8").splitlines()
     assert all("--error-exitcode 1 --target-processes all" in line for line in lines)
+    assert ["--report-api-errors no" in line for line in lines] == [
+        "--tool memcheck" in line for line in lines
+    ]
 
 
 def test_a_finding_outweighs_what_was_not_run():

@@ -158,7 +158,7 @@ def _sanitizer(room: Room, options: Options) -> list[Check]:
     checks = []
     for kind in SANITIZER_TOOLS:
         # libraries probe for driver entry points; a probe that fails is no finding about a kernel
-        quiet = ("--report-api-errors", "no")
+        quiet = ("--report-api-errors", "no") if kind == "memcheck" else ()
         prefix = (tool, "--tool", kind, "--error-exitcode", "1", "--target-processes", "all", *quiet)
         begin = perf_counter()
         tests = pytest_checks(arguments, options, prefix=prefix)
