@@ -186,7 +186,11 @@ def _version(name: str) -> str | None:
 
 def _thread_pools() -> list[dict[str, Any]]:
     from scipy.linalg import cython_blas  # noqa: F401 - the BLAS the solver calls is loaded with it
-    from threadpoolctl import threadpool_info
+
+    try:
+        from threadpoolctl import threadpool_info
+    except ImportError:  # run from a source folder, as on the GPU machine: then nobody tells
+        return []
 
     names = ("user_api", "internal_api", "version", "num_threads", "architecture", "threading_layer")
     # SciPy registers its file reader's threads there, too.

@@ -1,7 +1,9 @@
 """The JSON record of a benchmark: what was run, where, every sample, and whether the outputs were right.
 
-One file is one run. ``rows`` are operations on inputs; each row holds its contenders, ours and the peers,
-timed in turn in one process. A contender that could not run stands there with its reason.
+One file is one run of one benchmark on one device: ``benchmarks/records/<device>/<name>.json``. ``rows`` are
+operations on inputs; each row holds its contenders, ours and the peers, timed in turn in one process. A
+contender that could not run stands there with its reason. `warpfront.bench.collect` makes the parts from
+plain samples, on a CPU or a GPU; the generated pages, the report and the gate read nothing else.
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ from warpfront.errors import FormatError
 
 __all__ = [
     "ABSENT",
+    "CLOCKS",
+    "DEVICE",
     "SCHEMA",
+    "WALL",
     "Measurement",
     "Record",
     "Row",
     "absent",
+    "fastest_peer",
     "measurement",
     "read",
     "stamp",
@@ -34,6 +40,9 @@ __all__ = [
 
 SCHEMA = "warpfront.bench/1"
 ABSENT = "absent"
+WALL, DEVICE = CLOCKS = ("wall", "device")
+# Entries that came after the first records: a file without one means its default.
+_ADDED = {"added": True}
 
 
 @dataclass(frozen=True)
@@ -48,12 +57,14 @@ class Measurement:
         Algorithm and options.
     version : str or None
         Version of the contender's package.
+    clock : str
+        What ``seconds`` are: ``wall``, end to end on the host; ``device``, between two events around queued work.
     seconds, cpu_seconds : list of float
-        Every sample: end-to-end wall time, and processor time over all threads.
+        Every sample of one call, by ``clock``; and processor time over all threads.
     median, p95, minimum : float or None
         Of ``seconds``.
     kernel_seconds : list of float
-        Device time of each sample, on a GPU; empty on a CPU.
+        Device time of each sample where ``seconds`` are wall time on a GPU; else empty.
     first_call_seconds, first_call_jit_seconds : float or None
         The first call without compilation; the compilation.
     jit_seconds : float
@@ -84,6 +95,7 @@ class Measurement:
     flops: float | None = None
     bytes: float | None = None
     workspace_bytes: int | None = None
+    clock: str = field(default=WALL, metadata=_ADDED)
 
     @property
     def timed(self) -> bool:
@@ -109,6 +121,8 @@ class Row:
         Contenders that are this package's.
     contenders : dict
         Name -> `Measurement`.
+    reference : str or None
+        The contender that is no peer but a ceiling (a device copy, a matrix product): shares of it are shown.
     """
 
     case: str
@@ -119,6 +133,7 @@ class Row:
     seed: int | None
     ours: list[str]
     contenders: dict[str, Measurement]
+    reference: str | None = field(default=None, metadata=_ADDED)
 
 
 @dataclass(frozen=True)
@@ -229,8 +244,14 @@ def _check(record: Record, where: str) -> None:
         place = f"{where}: {row.case}, {row.operation}"
         if unknown := [name for name in row.ours if name not in row.contenders]:
             raise FormatError(f"{place}: ours names {unknown[0]!r}, which is no contender")
+        if row.reference is not None and (row.reference not in row.contenders or row.reference in row.ours):
+            raise FormatError(
+                f"{place}: reference names {row.reference!r}, which must be a contender and not ours"
+            )
         for name, found in row.contenders.items():
             samples = len(found.seconds)
+            if found.clock not in CLOCKS:
+                raise FormatError(f"{place}: {name}: clock is {found.clock!r}, allowed are {CLOCKS}")
             if found.repeats != samples:
                 raise FormatError(f"{place}: {name}: repeats is {found.repeats}, of {samples} samples")
             if found.status == OK and not samples:
@@ -271,10 +292,12 @@ def _build_record(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise FormatError(f"{where}: found {type(data).__name__}, expected an object")
     names, hints = [item.name for item in fields(kind)], get_type_hints(kind)
-    for wrong, what in ((set(names) - set(data), "lacks"), (set(data) - set(names), "has the unknown entry")):
+    needed = {item.name for item in fields(kind) if not item.metadata.get("added")}
+    for wrong, what in ((needed - set(data), "lacks"), (set(data) - set(names), "has the unknown entry")):
         if wrong:
             raise FormatError(f"{where}: {what} {min(wrong)!r}")
-    return kind(**{name: _build(hints[name], data[name], f"{where}.{name}") for name in names})
+    given = [name for name in names if name in data]
+    return kind(**{name: _build(hints[name], data[name], f"{where}.{name}") for name in given})
 
 
 def fastest_peer(row: Row, *, right: bool = True) -> str | None:
@@ -283,6 +306,7 @@ def fastest_peer(row: Row, *, right: bool = True) -> str | None:
         name: found.median
         for name, found in row.contenders.items()
         if name not in row.ours
+        and name != row.reference
         and found.median is not None
         and (found.status == OK if right else found.timed)
     }
