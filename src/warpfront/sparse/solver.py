@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.backend import settings as environment
 from warpfront.backend.cpu import Clock
 from warpfront.errors import (
     InvalidValueError,
     NotAnalyzedError,
-    NotFactorizedError,
     NotSupportedError,
     RefinementFailedError,
     Status,
 )
-from warpfront.report import AnalysisRecord, FactorRecord, Inertia, PivotStats, SolveRecord, SolverReport
+from warpfront.report import SolverReport
+from warpfront.sparse import phases
 from warpfront.sparse.inputs import check_out, right_hand_side, shift_diagonal
 from warpfront.sparse.parameters import Settings
-from warpfront.sparse.results import (
-    memory_estimates,
-    raise_outcome,
-    read_result,
-    reciprocal_condition,
-    run_phases,
-)
-from warpfront.sparse.structure import positive_diagonal, read_system
-
-if TYPE_CHECKING:
-    from warpfront.sparse.numeric.factorize import Factor
+from warpfront.sparse.readings import Readings
+from warpfront.sparse.results import raise_outcome
+from warpfront.sparse.structure import read_system
 
 __all__ = ["DirectSolver"]
 
 
-class DirectSolver:
+class DirectSolver(Readings):
     """Solve ``A x = b`` for a real symmetric sparse matrix, by phases.
 
     Parameters
@@ -99,36 +90,15 @@ class DirectSolver:
 
     def analyze(self) -> DirectSolver:
         """Order, find the fronts and plan memory. Returns the solver."""
-        from warpfront.sparse.analysis import analyze
-
         clock = Clock()
-        system = self._system
         with clock:
-            self._symbolic = analyze(
-                system.pattern,
-                self._values,
-                indefinite=system.structure == "S",
-                ordering=self._settings["reordering_alg"],
-                user_perm=self._settings["user_perm"],
-            )
-        symbolic = self._symbolic
+            self._symbolic = phases.analyze_system(self._system, self._values, self._settings)
         self._factor = self._refiner = self._spare_state = None
-        record = AnalysisRecord(
-            n=symbolic.n,
-            nnz=system.operand.nnz,
-            structure=system.structure,
-            structure_reason=system.reason,
-            ordering=symbolic.ordering.method,
-            ordering_reason=symbolic.ordering.reason,
-            candidates=symbolic.ordering.candidates,
-            nnz_factor=symbolic.nnz_factor,
-            flops=symbolic.flops,
-            n_supernodes=symbolic.n_supernodes,
-            max_front=symbolic.max_front,
-            tree_depth=symbolic.tree_depth,
-            n_pairs=symbolic.pairs,
-            seconds=self._clock.seconds + clock.seconds,
-            jit_seconds=self._clock.jit_seconds + clock.jit_seconds,
+        record = phases.analysis_record(
+            self._system,
+            self._symbolic,
+            self._clock.seconds + clock.seconds,
+            self._clock.jit_seconds + clock.jit_seconds,
         )
         self._report = SolverReport(analysis=record)
         return self
@@ -146,30 +116,16 @@ class DirectSolver:
         clock = Clock()
         self._factor = self._refiner = None  # the buffers are about to be overwritten, whatever happens
         with clock:
-            factor, method = self._factor_values()
-        self._factor = factor
-        self._report = SolverReport(
-            analysis=self._report.analysis,
-            factor=FactorRecord(
-                status=factor.status,
-                column=factor.column,
-                method=method,
-                scaling="none" if factor.scale is None else "symmetric equilibration",
-                inertia=factor.inertia,
-                inertia_certain=factor.status in (Status.OK, Status.SINGULAR)
-                and factor.pivots.perturbed + factor.pivots.doubtful == 0,
-                pivots=factor.pivots,
-                nnz_factor=factor.nnz_factor,
-                flops=self._symbolic.flops,
-                factor_bytes=factor.nnz_factor * self._values.itemsize,
-                peak_bytes=factor.nbytes,
-                threads=factor.options.threads,
-                seconds=clock.seconds,
-                jit_seconds=clock.jit_seconds,
-            ),
+            factored = phases.factor_values(
+                self._system, self._symbolic, self._values, self._settings, self._spare_state
+            )
+        self._factor, self._spare_state = factored.factor, factored.kept
+        record = phases.factor_record(
+            self._symbolic, factored, self._values.itemsize, clock.seconds, clock.jit_seconds
         )
+        self._report = SolverReport(analysis=self._report.analysis, factor=record)
         if self._check == "raise":
-            raise_outcome(factor)
+            raise_outcome(self._factor)
         return self
 
     def refactorize(self, values: Any, diagonal_shift: tuple[float, float] | None = None) -> DirectSolver:
@@ -236,116 +192,13 @@ class DirectSolver:
         clock = Clock()
         with clock:
             x, worst = self._solve_columns(rhs)
-        self._record_solve(rhs, worst, clock)
+        self._record_solve(rhs.shape, worst, clock)
         if out is None:
             return x
         out[...] = x
         return out
 
-    # ------------------------------------------------------------------ values to read
-    @property
-    def report(self) -> SolverReport:
-        """Records of the phases that have run."""
-        return self._report
-
-    @property
-    def status(self) -> Status:
-        """Outcome of the last phase that has one."""
-        if self._report.solve is not None and self._report.solve.status != Status.OK:
-            return self._report.solve.status
-        return self._factored().status
-
-    @property
-    def info(self) -> int:
-        """0, or the first failing column + 1 in the caller's numbering."""
-        return int(self._factored().column) + 1
-
-    @property
-    def inertia(self) -> Inertia:
-        """Numbers of positive, negative and zero eigenvalues."""
-        return self._factored().inertia
-
-    @property
-    def pivot_stats(self) -> PivotStats:
-        """Counts of the last factorisation's pivots."""
-        return self._factored().pivots
-
-    @property
-    def memory_estimates(self) -> dict[str, int]:
-        """Bytes planned: factor, contribution blocks of one thread, indices, and their sum."""
-        return memory_estimates(self)
-
-    def rcond(self) -> float:
-        """Reciprocal 1-norm condition estimate; 0 for a singular matrix, NaN where no factor was found."""
-        return reciprocal_condition(self)
-
-    def set(self, name: str, value: Any) -> None:
-        """Set a parameter by its cuDSS name; phases that read it run again when next needed."""
-        phase = self._settings.set(name, value)
-        if phase == "analysis":
-            self._symbolic = self._factor = self._refiner = None
-        elif phase == "factorization":
-            self._factor = self._refiner = None
-
-    def get(self, name: str) -> Any:
-        """Read a setting, or a result by its cuDSS name (``lu_nnz``, ``npivots``, ``inertia``, ...)."""
-        if isinstance(name, str) and name in self._settings.values:
-            return self._settings[name]
-        return read_result(self, name)
-
-    def execute(self, phase: str, x: NDArray[np.float64] | None = None, b: Any = None) -> None:
-        """Run phases by their cuDSS names, joined by ``|``; ``x`` is written by the solve phases."""
-        run_phases(self, phase, x, b)
-
     # ------------------------------------------------------------------ inside
-    def _factored(self) -> Factor:
-        factor: Factor | None = self._factor
-        if factor is None:
-            raise NotFactorizedError("asked for before factorize() or refactorize()")
-        return factor
-
-    def _usable(self) -> Factor:
-        """Return the factor if it is complete; a singular one is."""
-        factor = self._factored()
-        if factor.status != Status.SINGULAR:
-            raise_outcome(factor)
-        return factor
-
-    def _threads(self) -> int:
-        asked = int(self._settings["host_nthreads"])
-        return asked if asked > 0 else environment.threads()
-
-    def _factor_values(self) -> tuple[Any, str]:
-        from warpfront.sparse.analysis import equilibrate
-        from warpfront.sparse.numeric.factorize import FactorOptions, factorize
-
-        system, settings, values = self._system, self._settings, self._values
-        symbolic, threads = self._symbolic, self._threads()
-        cholesky = system.structure == "SPD"
-        if system.open_choice:
-            cholesky = positive_diagonal(system.pattern, values)
-        kept = self._spare_state
-        buffers = kept[1] if kept is not None and kept[0] == (cholesky, threads) else None
-        scaled = settings["scaling"] == "equilibrate" or (settings["scaling"] == "auto" and not cholesky)
-        scale = equilibrate(system.pattern, values) if scaled else None
-        options = FactorOptions(
-            cholesky=cholesky,
-            threads=threads,
-            pivot_threshold=settings["pivot_threshold"],
-            zero_pivot=settings["zero_pivot_tol"] if scaled else min(settings["zero_pivot_tol"], 1e-15),
-            pivot_epsilon=settings["pivot_epsilon"],
-            perturb=settings["on_unstable"] == "perturb" and settings["pivot_epsilon"] > 0,
-        )
-        factor = factorize(symbolic, values, scale, options, buffers)
-        method = "LL^T" if cholesky else "LDL^T"
-        if system.open_choice and factor.status == Status.NOT_POSITIVE_DEFINITE:
-            method = f"LDL^T (Cholesky stopped at column {factor.column}: not positive definite)"
-            scale = equilibrate(system.pattern, values) if settings["scaling"] != "none" else None
-            options = FactorOptions(**{**options.__dict__, "cholesky": False})
-            factor = factorize(symbolic, values, scale, options)
-        self._spare_state = ((factor.options.cholesky, threads), factor.state)
-        return factor, method
-
     def _refined(self) -> Any:
         if self._refiner is None:
             from warpfront.sparse.solve.refine import Refiner
@@ -362,39 +215,18 @@ class DirectSolver:
     def _solve_columns(
         self, rhs: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], tuple[int, float, float]]:
-        """Solve column by column, so that a column's bits do not depend on its neighbours."""
         if self._factor.status not in (Status.OK, Status.SINGULAR):
             return np.full(rhs.shape, np.nan), (0, float("nan"), float("nan"))
-        refiner, steps = self._refined(), int(self._settings["ir_n_steps"])
-        columns = rhs[None, :] if rhs.ndim == 1 else np.ascontiguousarray(rhs.T)
-        x = np.empty_like(columns)
-        taken, component, whole = 0, 0.0, 0.0
-        for k in range(columns.shape[0]):
-            if steps == 0:
-                refiner.solve_unrefined(columns[k], x[k])
-                component = whole = float("nan")
-            else:
-                result = refiner.solve(columns[k], x[k], steps)
-                taken = max(taken, result.steps)
-                component, whole = max(component, result.componentwise), max(whole, result.normwise)
-        return np.ascontiguousarray(x.T).reshape(rhs.shape), (taken, component, whole)
+        return phases.solve_columns(self._refined(), rhs, int(self._settings["ir_n_steps"]))
 
-    def _record_solve(self, rhs: NDArray[np.float64], worst: tuple[int, float, float], clock: Clock) -> None:
-        taken, component, whole = worst
+    def _record_solve(self, shape: tuple[int, ...], worst: tuple[int, float, float], clock: Clock) -> None:
         tolerance = float(self._settings["ir_tol"])
-        failed = whole > tolerance
-        status = self._factor.status
-        record = SolveRecord(
-            status=Status.REFINEMENT_FAILED if failed and status == Status.OK else status,
-            n_rhs=1 if rhs.ndim == 1 else rhs.shape[1],
-            refinement_steps=taken,
-            backward_error=whole,
-            componentwise_error=component,
-            seconds=clock.seconds,
-            jit_seconds=clock.jit_seconds,
+        record = phases.solve_record(
+            self._factor.status, shape, worst, tolerance, clock.seconds, clock.jit_seconds
         )
         self._report = SolverReport(self._report.analysis, self._report.factor, record)
-        if failed and self._check == "raise":
+        if record.backward_error > tolerance and self._check == "raise":
             raise RefinementFailedError(
-                f"the backward error stays at {whole:.1e}, above ir_tol = {tolerance:.1e}", component
+                f"the backward error stays at {record.backward_error:.1e}, above ir_tol = {tolerance:.1e}",
+                record.componentwise_error,
             )

@@ -1,0 +1,101 @@
+"""What a solver lets its caller read and set: results, parameters, cuDSS names. The phases are in ``solver``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warpfront.errors import NotFactorizedError, Status
+from warpfront.report import Inertia, PivotStats, SolverReport
+from warpfront.sparse.parameters import Settings
+from warpfront.sparse.results import (
+    memory_estimates,
+    raise_outcome,
+    read_result,
+    reciprocal_condition,
+    run_phases,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from warpfront.sparse.numeric.factorize import Factor
+
+__all__ = ["Readings"]
+
+
+class Readings:
+    """The half of `DirectSolver` that runs no phase of its own accord."""
+
+    _settings: Settings
+    _report: SolverReport
+    _symbolic: Any
+    _factor: Any
+    _refiner: Any
+
+    @property
+    def report(self) -> SolverReport:
+        """Records of the phases that have run."""
+        return self._report
+
+    @property
+    def status(self) -> Status:
+        """Outcome of the last phase that has one."""
+        if self._report.solve is not None and self._report.solve.status != Status.OK:
+            return self._report.solve.status
+        return self._factored().status
+
+    @property
+    def info(self) -> int:
+        """0, or the first failing column + 1 in the caller's numbering."""
+        return int(self._factored().column) + 1
+
+    @property
+    def inertia(self) -> Inertia:
+        """Numbers of positive, negative and zero eigenvalues."""
+        return self._factored().inertia
+
+    @property
+    def pivot_stats(self) -> PivotStats:
+        """Counts of the last factorisation's pivots."""
+        return self._factored().pivots
+
+    @property
+    def memory_estimates(self) -> dict[str, int]:
+        """Bytes planned: factor, contribution blocks of one thread, indices, and their sum."""
+        return memory_estimates(self)  # type: ignore[arg-type]
+
+    def rcond(self) -> float:
+        """Reciprocal 1-norm condition estimate; 0 for a singular matrix, NaN where no factor was found."""
+        return reciprocal_condition(self)  # type: ignore[arg-type]
+
+    def set(self, name: str, value: Any) -> None:
+        """Set a parameter by its cuDSS name; phases that read it run again when next needed."""
+        phase = self._settings.set(name, value)
+        if phase == "analysis":
+            self._symbolic = self._factor = self._refiner = None
+        elif phase == "factorization":
+            self._factor = self._refiner = None
+
+    def get(self, name: str) -> Any:
+        """Read a setting, or a result by its cuDSS name (``lu_nnz``, ``npivots``, ``inertia``, ...)."""
+        if isinstance(name, str) and name in self._settings.values:
+            return self._settings[name]
+        return read_result(self, name)  # type: ignore[arg-type]
+
+    def execute(self, phase: str, x: NDArray[np.float64] | None = None, b: Any = None) -> None:
+        """Run phases by their cuDSS names, joined by ``|``; ``x`` is written by the solve phases."""
+        run_phases(self, phase, x, b)  # type: ignore[arg-type]
+
+    def _factored(self) -> Factor:
+        factor: Factor | None = self._factor
+        if factor is None:
+            raise NotFactorizedError("asked for before factorize() or refactorize()")
+        return factor
+
+    def _usable(self) -> Factor:
+        """Return the factor if it is complete; a singular one is."""
+        factor = self._factored()
+        if factor.status != Status.SINGULAR:
+            raise_outcome(factor)
+        return factor
