@@ -74,7 +74,11 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What the assembler reports for one kernel."""
+    """What one kernel needs: per thread, shared memory per block.
+
+    The spills are the assembler's figures. Where its report is silent about a kernel they are an upper bound,
+    the whole stack: a kernel without a stack has no spills.
+    """
 
     registers: int
     spill_store_bytes: int
@@ -245,6 +249,45 @@ def parse_resources(log: str) -> dict[str, KernelResources]:
                 spill_store_bytes=frame[1],
                 spill_load_bytes=frame[2],
                 shared_bytes=int(shared[1]) if shared else 0,
+            )
+    return result
+
+
+def kernel_resources(
+    names: dict[str, str], cubin: bytes, log: str, source: Path
+) -> dict[str, KernelResources]:
+    """Return the resources of each named kernel, from the assembler's report or else from the cubin itself.
+
+    Parameters
+    ----------
+    names : dict
+        Name expression -> symbol.
+    cubin : bytes
+    log : str
+        What the compiler said; some releases leave the assembler's part out.
+    source : pathlib.Path
+        For the message.
+
+    Raises
+    ------
+    CompileError
+        A kernel is in neither: it was not instantiated.
+    """
+    from warpfront.backend import elf
+
+    reported = parse_resources(log)
+    inside = elf.kernels(cubin) if set(names.values()) - set(reported) else {}
+    absent = [text for text, symbol in names.items() if symbol not in reported and symbol not in inside]
+    if absent:
+        raise CompileError(f"{source.name}: the cubin holds no kernel {', '.join(absent)}", log)
+    result = {}
+    for text, symbol in names.items():
+        if symbol in reported:
+            result[text] = reported[symbol]
+        else:
+            own = inside[symbol]
+            result[text] = KernelResources(
+                own.registers, own.stack_bytes, own.stack_bytes, own.stack_bytes, own.shared_bytes
             )
     return result
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from shutil import which
 from time import perf_counter
 
+from warpfront.backend import elf
 from warpfront.backend.compile import (
     Compiled,
     CompileError,
     CompileOptions,
     device_folder,
-    parse_resources,
+    kernel_resources,
     refuse_warnings,
 )
 from warpfront.errors import InvalidValueError, NotSupportedError
@@ -84,14 +85,14 @@ def compile(source: Path, expressions: tuple[str, ...], arch: str, options: Comp
             raise CompileError(f"{source.name} did not compile for {arch} with nvcc", log)
         code = cubin.read_bytes()
     refuse_warnings(log, source)
-    resources = parse_resources(log)
-    names = {text: _symbol(text, tuple(resources)) for text in expressions}
+    symbols = tuple(elf.kernels(code))
+    names = {text: _symbol(text, symbols) for text in expressions}
     return Compiled(
         cubin=code,
         arch=arch,
         compiler=f"nvcc {version()}",
         names=names,
-        resources={text: resources[symbol] for text, symbol in names.items()},
+        resources=kernel_resources(names, code, log, source),
         seconds=perf_counter() - started,
     )
 

@@ -12,7 +12,7 @@ from warpfront.backend.compile import (
     CompileError,
     CompileOptions,
     device_folder,
-    parse_resources,
+    kernel_resources,
     refuse_warnings,
 )
 from warpfront.errors import NotSupportedError
@@ -99,16 +99,13 @@ def compile(source: Path, expressions: tuple[str, ...], arch: str, options: Comp
     report = log.getvalue()
     refuse_warnings(report, source)
     names = {text: _decode(code.symbol_mapping[text]) for text in expressions}
-    resources = parse_resources(report)
-    absent = [text for text, symbol in names.items() if symbol not in resources]
-    if absent:
-        raise CompileError(f"{source.name}: the assembler reported nothing about {', '.join(absent)}", report)
+    cubin = bytes(code.code)
     return Compiled(
-        cubin=bytes(code.code),
+        cubin=cubin,
         arch=arch,
         compiler=f"nvrtc {version()}",
         names=names,
-        resources={text: resources[symbol] for text, symbol in names.items()},
+        resources=kernel_resources(names, cubin, report, source),
         seconds=perf_counter() - started,
     )
 
