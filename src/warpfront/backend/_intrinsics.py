@@ -1,4 +1,4 @@
-"""Numba intrinsics shared by the CPU kernels: unowned array views, atomics, BLAS calls by address.
+"""Numba intrinsics shared by the CPU kernels: unowned array views, scalars of any dtype, atomics, BLAS by address.
 
 BLAS routines are called through SciPy's ``cython_blas`` pointers, passed as plain integers so that compiled
 code can be cached on disk (an address baked into the code could not). Matrices are column-major.
@@ -14,8 +14,11 @@ from numba.extending import intrinsic
 __all__ = [
     "atomic_add",
     "atomic_cas",
+    "conjugate_if",
     "gemm_nt",
     "load_acquire",
+    "magnitude",
+    "real_part",
     "relax",
     "store_release",
     "trsm_rltn",
@@ -54,6 +57,51 @@ def view(typingctx, array, offset, length):
         return out._getvalue()
 
     return result(array, types.intp, types.intp), codegen
+
+
+@intrinsic
+def conjugate_if(typingctx, flag, x):
+    """Conjugate of ``x`` where ``flag`` is not zero; ``x`` itself, at no cost, for a real type."""
+
+    def codegen(context, builder, signature, args):
+        kind = signature.args[1]
+        if not isinstance(kind, types.Complex):
+            return args[1]
+        number = context.make_complex(builder, kind, value=args[1])
+        asked = context.cast(builder, args[0], signature.args[0], types.boolean)
+        number.imag = builder.select(asked, builder.fneg(number.imag), number.imag)
+        return number._getvalue()
+
+    return x(flag, x), codegen
+
+
+@intrinsic
+def magnitude(typingctx, x):
+    """``|x|``; of a complex number ``|re| + |im|``, within a factor sqrt(2) of the modulus and never overflowing first."""
+    result = x.underlying_float if isinstance(x, types.Complex) else x
+
+    def codegen(context, builder, signature, args):
+        kind = context.get_data_type(result)
+        size = builder.module.declare_intrinsic("llvm.fabs", [kind])
+        if not isinstance(signature.args[0], types.Complex):
+            return builder.call(size, [args[0]])
+        number = context.make_complex(builder, signature.args[0], value=args[0])
+        return builder.fadd(builder.call(size, [number.real]), builder.call(size, [number.imag]))
+
+    return result(x), codegen
+
+
+@intrinsic
+def real_part(typingctx, x):
+    """Real part in the precision of ``x``."""
+    result = x.underlying_float if isinstance(x, types.Complex) else x
+
+    def codegen(context, builder, signature, args):
+        if not isinstance(signature.args[0], types.Complex):
+            return args[0]
+        return context.make_complex(builder, signature.args[0], value=args[0]).real
+
+    return result(x), codegen
 
 
 @intrinsic
@@ -133,6 +181,16 @@ def _char(builder, letter):
     return cgutils.alloca_once_value(builder, ir.Constant(ir.IntType(8), ord(letter)))
 
 
+def _transposed(builder, dtype, conjugate):
+    """Slot with "T", or "C" where ``conjugate`` (a boolean value) holds and the type is complex."""
+    if not isinstance(dtype, types.Complex):
+        return _char(builder, "T")
+    slot = cgutils.alloca_once(builder, ir.IntType(8))
+    letters = [ir.Constant(ir.IntType(8), ord(letter)) for letter in "CT"]
+    builder.store(builder.select(conjugate, *letters), slot)
+    return slot
+
+
 def _scalar(context, builder, dtype, value):
     slot = cgutils.alloca_once(builder, context.get_data_type(dtype))
     builder.store(context.cast(builder, value, types.float64, dtype), slot)
@@ -140,8 +198,8 @@ def _scalar(context, builder, dtype, value):
 
 
 @intrinsic
-def gemm_nt(typingctx, address, m, n, k, a, lda, b, ldb, beta, c, ldc):
-    """``C = beta C - A B^T``: A (m, k), B (n, k), C (m, n), column-major 1-D views with leading dimensions."""
+def gemm_nt(typingctx, address, m, n, k, a, lda, b, ldb, conjugate, beta, c, ldc):
+    """``C = beta C - A B^T`` (``A B^H`` where ``conjugate``): A (m, k), B (n, k), C (m, n), column-major 1-D views."""
     signature = types.none(
         types.int64,
         types.intp,
@@ -151,13 +209,14 @@ def gemm_nt(typingctx, address, m, n, k, a, lda, b, ldb, beta, c, ldc):
         types.intp,
         b,
         types.intp,
+        types.boolean,
         types.float64,
         c,
         types.intp,
     )
 
     def codegen(context, builder, signature, args):
-        address, m, n, k, a_, lda, b_, ldb, beta, c_, ldc = args
+        address, m, n, k, a_, lda, b_, ldb, conjugate, beta, c_, ldc = args
         minus_one = context.get_constant(types.float64, -1.0)
         _blas(
             context,
@@ -165,7 +224,7 @@ def gemm_nt(typingctx, address, m, n, k, a, lda, b, ldb, beta, c, ldc):
             address,
             [
                 _char(builder, "N"),
-                _char(builder, "T"),
+                _transposed(builder, a.dtype, conjugate),
                 _int(builder, m),
                 _int(builder, n),
                 _int(builder, k),
@@ -175,7 +234,7 @@ def gemm_nt(typingctx, address, m, n, k, a, lda, b, ldb, beta, c, ldc):
                 _data(context, builder, signature.args[6], b_),
                 _int(builder, ldb),
                 _scalar(context, builder, a.dtype, beta),
-                _data(context, builder, signature.args[9], c_),
+                _data(context, builder, signature.args[10], c_),
                 _int(builder, ldc),
             ],
         )
@@ -186,7 +245,7 @@ def gemm_nt(typingctx, address, m, n, k, a, lda, b, ldb, beta, c, ldc):
 
 @intrinsic
 def trsm_rltn(typingctx, address, m, n, triangle, ld, b, ldb):
-    """``B = B L^-T``: L (n, n) lower, non-unit; B (m, n). Column-major 1-D views."""
+    """``B = B L^-H`` (``L^-T`` for real types): L (n, n) lower, non-unit; B (m, n). Column-major 1-D views."""
     signature = types.none(types.int64, types.intp, types.intp, triangle, types.intp, b, types.intp)
 
     def codegen(context, builder, signature, args):
@@ -197,7 +256,10 @@ def trsm_rltn(typingctx, address, m, n, triangle, ld, b, ldb):
             builder,
             address,
             [
-                *(_char(builder, letter) for letter in "RLTN"),
+                *(
+                    _char(builder, letter)
+                    for letter in ("RLCN" if isinstance(triangle.dtype, types.Complex) else "RLTN")
+                ),
                 _int(builder, m),
                 _int(builder, n),
                 _scalar(context, builder, triangle.dtype, one),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-__all__ = ["CholeskyRule", "FactorState", "FrontPlan", "LdltRule"]
+__all__ = ["CholeskyRule", "FactorState", "FrontPlan", "LdltRule", "LuRule"]
 
 Array = NDArray[Any]
 
@@ -84,6 +84,10 @@ class FactorState(NamedTuple):
         Counters, see ``_walk_kernels``.
     limits : int64
         Capacities and strides, see ``memory.py``.
+    upper : float
+        LU: rows of U, transposed, laid out as ``panel``; empty for a symmetric factorisation.
+    col : int32
+        LU: column indices of each front after pivoting, laid out as ``ind``; empty for a symmetric factorisation.
     """
 
     values: Array
@@ -98,13 +102,27 @@ class FactorState(NamedTuple):
     sync: Array
     stats: Array
     limits: Array
+    upper: Array
+    col: Array
 
 
 class CholeskyRule(NamedTuple):
-    """LL^T: no pivoting, stops at the first pivot that is not positive."""
+    """LL^T, or LL^H of a complex matrix: no pivoting, stops at the first pivot that is not positive.
+
+    Attributes
+    ----------
+    gemm, trsm : int
+        Addresses of the BLAS routines.
+    conj : int
+        1: updates conjugate their right operand (of no effect on real types).
+    hermitian : int
+        1: entries that move to the other triangle are conjugated (of no effect on real types).
+    """
 
     gemm: int
     trsm: int
+    conj: int
+    hermitian: int
 
 
 class LdltRule(NamedTuple):
@@ -114,6 +132,14 @@ class LdltRule(NamedTuple):
     ----------
     gemm : int
         Address of the BLAS routine.
+    conj : int
+        0: updates take their right operand as it is; see ``_ldlt_kernels`` for a Hermitian matrix.
+    hermitian : int
+        1: L D L^H.
+    search : int
+        Which pivots are looked for: 1x1 and 2x2, 1x1 on the diagonal, or none (``_ldlt_kernels``).
+    sign : int8[n] or empty
+        Sign, 1 or -1, that a perturbed pivot of each column takes, in the permuted numbering; 0: its own.
     threshold : float
         u: entries of L stay below 1/u.
     zero : float
@@ -127,7 +153,47 @@ class LdltRule(NamedTuple):
     """
 
     gemm: int
+    conj: int
+    hermitian: int
+    search: int
+    sign: Array
     threshold: float
+    zero: float
+    doubt: float
+    epsilon: float
+    perturb: int
+
+
+class LuRule(NamedTuple):
+    """LU: pivots from the rows of a front's fully summed part.
+
+    Attributes
+    ----------
+    gemm : int
+        Address of the BLAS routine.
+    conj : int
+        0: updates take their right operand as it is; see ``_ldlt_kernels`` for a Hermitian matrix.
+    hermitian : int
+        1: L D L^H.
+    search : int
+        Which pivots are looked for: 1x1 and 2x2, 1x1 on the diagonal, or none (``_ldlt_kernels``).
+    sign : int8[n] or empty
+        Sign, 1 or -1, that a perturbed pivot of each column takes, in the permuted numbering; 0: its own.
+    threshold : float
+        u: entries of L stay below 1/u.
+    diagonal : float
+        Share of the largest entry of its column from which the diagonal is taken without an exchange of rows.
+    zero, doubt, epsilon, perturb
+        As for `LdltRule`.
+    """
+
+    gemm: int
+    conj: int
+    hermitian: int
+    search: int
+    sign: Array
+    threshold: float
+    diagonal: float
     zero: float
     doubt: float
     epsilon: float

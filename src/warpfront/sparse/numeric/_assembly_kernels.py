@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpfront.backend._intrinsics import view
+from warpfront.backend._intrinsics import conjugate_if, view
 from warpfront.backend.jit import njit
 
 __all__ = ["add_block_columns", "child_map", "enter_a"]
@@ -36,10 +36,11 @@ def child_map(plan, child, child_delayed, own, delayed, shift, out):
 
 
 @njit(cache=True, nogil=True)
-def add_block_columns(block, size, place, child_delayed, target, ld, offset, begin, end):
+def add_block_columns(block, size, place, child_delayed, conj, target, ld, offset, begin, end):
     """Add columns begin..end of a child's lower block to a lower trapezoid; entry (i, j) goes to ``place - offset``.
 
-    Only the child's delayed columns can map out of order; their entries are mirrored into the lower triangle.
+    Only the child's delayed columns can map out of order; their entries are mirrored into the lower triangle,
+    conjugated where ``conj`` (a Hermitian matrix).
     """
     for j in range(begin, end):
         pj = place[j] - offset
@@ -47,7 +48,7 @@ def add_block_columns(block, size, place, child_delayed, target, ld, offset, beg
         if j < child_delayed:
             for i in range(size - j):
                 pi = place[j + i] - offset
-                target[max(pi, pj) + min(pi, pj) * ld] += source[i]
+                target[max(pi, pj) + min(pi, pj) * ld] += conjugate_if(conj and pi < pj, source[i])
         else:
             column = view(target, pj * ld, ld)
             rows = view(place, j, size - j)

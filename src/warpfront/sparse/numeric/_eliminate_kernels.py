@@ -7,9 +7,8 @@ from numba.extending import overload
 from warpfront.backend._intrinsics import view
 from warpfront.backend.jit import njit
 from warpfront.sparse.numeric._dense_kernels import TILE, cholesky_columns, update
-from warpfront.sparse.numeric._ldlt_kernels import exchange, ldlt_panel
-from warpfront.sparse.numeric._team_kernels import Job
-from warpfront.sparse.numeric._tile_kernels import (
+from warpfront.sparse.numeric._layout import (
+    DELAYED,
     FULL,
     IND_AT,
     PANEL_AT,
@@ -19,14 +18,16 @@ from warpfront.sparse.numeric._tile_kernels import (
     TRAIL,
     WORK_SPAN,
     is_cholesky,
-    share,
-    tiles_of,
+    is_lu,
 )
+from warpfront.sparse.numeric._ldlt_kernels import exchange, ldlt_panel
+from warpfront.sparse.numeric._lu_eliminate_kernels import eliminate_lu
+from warpfront.sparse.numeric._team_kernels import Job
+from warpfront.sparse.numeric._tile_kernels import share, tiles_of
 
-__all__ = ["DELAYED", "eliminate", "eliminate_small"]
+__all__ = ["eliminate", "eliminate_small"]
 
 NARROW = 32  # columns of a Cholesky panel
-DELAYED = 8  # column of FactorState.stats, behind the eight of ldlt_panel
 DIAGONAL = 96  # width of a Cholesky block column in a large front
 LARGE = 160  # rows of a front from which blocks are DIAGONAL wide
 OUTER = 128  # columns of an LDL^T block: its update of the rest runs at full depth
@@ -38,6 +39,8 @@ def eliminate(rule, plan, state, tid, team, s):
 
 @overload(eliminate, inline="never")
 def _eliminate_overload(rule, plan, state, tid, team, s):
+    if is_lu(rule):
+        return lambda rule, plan, state, tid, team, s: eliminate_lu(rule, state, tid, team, s)
     return _eliminate_cholesky if is_cholesky(rule) else _eliminate_ldlt
 
 
@@ -58,7 +61,7 @@ def _eliminate_cholesky(rule, plan, state, tid, team, s):
             if after < k1:
                 c = view(panel, after + after * ld, ld * full - after - after * ld)
                 a = view(panel, after + q * ld, ld * full - after - q * ld)
-                update(rule.gemm, c, ld, a, ld, a, ld, last - after, k1 - after, width, True, False)
+                update(rule.gemm, c, ld, a, ld, a, ld, True, last - after, k1 - after, width, True, False)
         if last < ld:
             tiles = (ld - k1 + TILE - 1) // TILE
             share(
@@ -138,7 +141,7 @@ def _eliminate_ldlt(rule, plan, state, tid, team, s):
         for j in range(k1, end):
             candidates -= 1
             if candidates > j:
-                exchange(panel, ld, ld, panel, 0, j, ind, j, candidates)
+                exchange(panel, ld, ld, rule.hermitian == 1, panel, 0, j, ind, j, candidates)
         k = k1
         if k >= candidates and k < full:
             if k == pass_start:
@@ -170,7 +173,7 @@ def _eliminate_small_cholesky(rule, front, rows, full, root, work, ind, d, kind,
         if after < rows:
             a = view(front, after + k * rows, rows * rows - after - k * rows)
             c = view(front, after + after * rows, rows * rows - after - after * rows)
-            update(rule.gemm, c, rows, a, rows, a, rows, rows - after, rows - after, width, True, False)
+            update(rule.gemm, c, rows, a, rows, a, rows, True, rows - after, rows - after, width, True, False)
     return full
 
 
@@ -186,7 +189,7 @@ def _eliminate_small_ldlt(rule, front, rows, full, root, work, ind, d, kind, sta
             a = view(front, k1 + k * rows, rows * rows - k1 - k * rows)
             c = view(front, k1 + k1 * rows, rows * rows - k1 - k1 * rows)
             b = view(work, k1, rows * (k1 - k) - k1)
-            update(rule.gemm, c, rows, a, rows, b, rows, rows - k1, rows - k1, k1 - k, True, False)
+            update(rule.gemm, c, rows, a, rows, b, rows, False, rows - k1, rows - k1, k1 - k, True, False)
         k = k1
         if k >= candidates and k < full:
             if k == pass_start:

@@ -5,14 +5,33 @@ Tiles are the same whether one thread or many run them, so bits do not depend on
 
 from __future__ import annotations
 
-from numba import types
 from numba.extending import overload
 
 from warpfront.backend._intrinsics import atomic_cas, load_acquire, relax, trsm_rltn, view
 from warpfront.backend.jit import njit
 from warpfront.sparse.numeric._assembly_kernels import add_block_columns
 from warpfront.sparse.numeric._dense_kernels import TILE, update
+from warpfront.sparse.numeric._layout import (
+    ADD_COLUMNS,
+    BLOCK_AT,
+    BLOCK_SIZE,
+    CLEAR,
+    CONTRIBUTION,
+    DONE,
+    FULL,
+    MAP_SPAN,
+    PANEL_AT,
+    PIVOT_AT,
+    ROWS,
+    SOLVE_ROWS,
+    TRAIL,
+    WORK_ROWS,
+    WORK_SPAN,
+    is_cholesky,
+    is_lu,
+)
 from warpfront.sparse.numeric._ldlt_kernels import scale_by_d
+from warpfront.sparse.numeric._lu_tile_kernels import grid_of, run_lu_tile
 from warpfront.sparse.numeric._team_kernels import (
     CLOSED,
     JOB,
@@ -22,30 +41,8 @@ from warpfront.sparse.numeric._team_kernels import (
     tile_done,
     wait_job,
 )
-from warpfront.sparse.plan import CholeskyRule
 
-# columns of FactorState.node
-PANEL_AT, IND_AT, PIVOT_AT, ROWS, FULL, DONE, BLOCK_AT, BLOCK_SIZE = 0, 1, 2, 3, 4, 5, 6, 7
-# entries of FactorState.limits
-(
-    PANEL_END,
-    IND_END,
-    PIVOT_END,
-    STACK_SPAN,
-    ROOT_AT,
-    ROOT_END,
-    WORK_SPAN,
-    WORK_ROWS,
-    MAP_SPAN,
-) = range(9)
-# jobs
-SOLVE_ROWS, TRAIL, CONTRIBUTION, ADD_COLUMNS, ADD_BLOCK, CLEAR = 0, 1, 2, 3, 4, 5
 SHARE_WORK = 200_000  # multiply-adds below which a job is not worth sharing
-
-
-def is_cholesky(rule: types.Type) -> bool:
-    """Tell at compile time which factorisation a rule's type stands for."""
-    return getattr(rule, "instance_class", None) is CholeskyRule
 
 
 @njit(cache=True, nogil=True)
@@ -91,7 +88,7 @@ def _right_operand_overload(rule, state, tid, s, row, count, k0, k1, owner):
         panel = view(state.panel, node[s, PANEL_AT], ld * node[s, FULL])
         d = view(state.diagonal, 2 * node[s, PIVOT_AT], 2 * node[s, FULL])
         kind = view(state.kind, node[s, PIVOT_AT], node[s, FULL])
-        scale_by_d(w, count, panel, ld, row, count, k0, k1, d, kind)
+        scale_by_d(w, count, panel, ld, row, count, k0, k1, rule.hermitian == 1, d, kind)
         return w, count
 
     return ldlt
@@ -122,14 +119,35 @@ def _update_tile(rule, state, tid, job, tile):
         end = min(k1, begin + chunk)
         left = view(state.panel, at + first + row + begin * ld, max(0, (end - begin - 1) * ld + m))
         right, ldr = _right_operand(rule, state, tid, s, first + column, n, begin, end, job.owner)
-        update(rule.gemm, c, ldc, left, ld, right, ldr, m, n, end - begin, ti == tj, fresh)
+        update(rule.gemm, c, ldc, left, ld, right, ldr, rule.conj == 1, m, n, end - begin, ti == tj, fresh)
         fresh = False
         begin = end
 
 
-@njit(cache=True, nogil=True)
+def contribution_tiles(rule, size):
+    """Number of tiles of a contribution block's update: of a triangle, or (LU) of a square."""
+
+
+@overload(contribution_tiles, inline="never")
+def _contribution_tiles_overload(rule, size):
+    if is_lu(rule):
+        return lambda rule, size: grid_of(size, size)
+    return lambda rule, size: tiles_of(size, size)
+
+
 def _run_tile(rule, state, tid, job, tile):
     """One tile of a job; tiles of a job touch different words."""
+
+
+@overload(_run_tile, inline="never")
+def _run_tile_overload(rule, state, tid, job, tile):
+    if is_lu(rule):
+        return lambda rule, state, tid, job, tile: run_lu_tile(rule, state, tid, job, tile)  # noqa: PLW0108
+    return lambda rule, state, tid, job, tile: _run_symmetric_tile(rule, state, tid, job, tile)  # noqa: PLW0108
+
+
+@njit(cache=True, nogil=True)
+def _run_symmetric_tile(rule, state, tid, job, tile):
     node, s, k0, k1, child, span = state.node, job.node, job.k0, job.k1, job.child, job.span
     ld, full, at = node[s, ROWS], node[s, FULL], node[s, PANEL_AT]
     if job.kind in (TRAIL, CONTRIBUTION):
@@ -152,14 +170,14 @@ def _run_tile(rule, state, tid, job, tile):
         place = view(state.work_map, job.owner * state.limits[MAP_SPAN], size)
         begin = k0 + tile * span
         end = min(k1, begin + span)
+        conj = rule.hermitian == 1
         if job.kind == ADD_COLUMNS:
-            add_block_columns(
-                block, size, place, delayed, view(state.panel, at, ld * full), ld, 0, begin, end
-            )
+            panel = view(state.panel, at, ld * full)
+            add_block_columns(block, size, place, delayed, conj, panel, ld, 0, begin, end)
         else:
             mine = node[s, BLOCK_SIZE]
             target = view(state.stack, node[s, BLOCK_AT], mine * mine)
-            add_block_columns(block, size, place, delayed, target, mine, node[s, DONE], begin, end)
+            add_block_columns(block, size, place, delayed, conj, target, mine, node[s, DONE], begin, end)
 
 
 def _solve_rows(rule, count, width, triangle, ld, below):

@@ -1,4 +1,4 @@
-"""The tree walk shared by every symmetric factorisation.
+"""The tree walk shared by LL^T, LDL^T and LU.
 
 A thread takes whole subtrees by ticket; then thread 0 walks the trunk, and all threads share the tiles of its fronts.
 
@@ -10,23 +10,12 @@ of a subtree's root goes to an area of its own, where the trunk finds it.
 
 from __future__ import annotations
 
+from warpfront.backend._bundle import bundle
 from warpfront.backend._intrinsics import atomic_add, atomic_cas, load_acquire, relax, store_release, view
 from warpfront.backend.jit import njit
-from warpfront.sparse.numeric._assembly_kernels import add_block_columns, child_map, enter_a
-from warpfront.sparse.numeric._eliminate_kernels import eliminate, eliminate_small
-from warpfront.sparse.numeric._team_kernels import (
-    CLOSED,
-    IND_OVER,
-    JOB,
-    PANEL_OVER,
-    PIVOT_OVER,
-    ROOT_OVER,
-    STATUS,
-    TASK_TICKET,
-    TASKS_DONE,
-    Job,
-)
-from warpfront.sparse.numeric._tile_kernels import (
+from warpfront.sparse.numeric._assembly_kernels import child_map
+from warpfront.sparse.numeric._eliminate_kernels import eliminate
+from warpfront.sparse.numeric._layout import (
     ADD_BLOCK,
     ADD_COLUMNS,
     BLOCK_AT,
@@ -45,12 +34,33 @@ from warpfront.sparse.numeric._tile_kernels import (
     ROOT_AT,
     ROOT_END,
     ROWS,
+    SMALL,
     STACK_SPAN,
     WORK_SPAN,
-    help_out,
-    share,
-    tiles_of,
 )
+from warpfront.sparse.numeric._step_kernels import (
+    add_small,
+    eliminate_scratch,
+    enter,
+    enter_small,
+    first_row,
+    keep_delayed,
+    open_columns,
+    part_of_block,
+)
+from warpfront.sparse.numeric._team_kernels import (
+    CLOSED,
+    IND_OVER,
+    JOB,
+    PANEL_OVER,
+    PIVOT_OVER,
+    ROOT_OVER,
+    STATUS,
+    TASK_TICKET,
+    TASKS_DONE,
+    Job,
+)
+from warpfront.sparse.numeric._tile_kernels import contribution_tiles, help_out, share
 
 __all__ = ["HIGH", "LOW", "NEED_MEMORY", "NOT_POSITIVE", "OK_WORD", "SMALL", "first_zero_pivot", "walk"]
 
@@ -58,7 +68,6 @@ __all__ = ["HIGH", "LOW", "NEED_MEMORY", "NOT_POSITIVE", "OK_WORD", "SMALL", "fi
 OK_WORD = 1 << 62
 NEED_MEMORY, NOT_POSITIVE = 1, 2
 LOW, HIGH = 9, 10  # columns of FactorState.stats: tops of the two stacks
-SMALL = 64  # rows of a front that is factored whole in scratch
 
 
 @njit(cache=True, nogil=True)
@@ -72,7 +81,7 @@ def _report(sync, position, reason):
 
 
 @njit(cache=True, nogil=True)
-def _open_front(plan, state, s):
+def _open_front(rule, plan, state, s):
     """Place the front's panel, indices and pivots; false when the overflow areas are full."""
     node, sync, limits = state.node, state.sync, state.limits
     own = plan.node_ptr[s + 1] - plan.node_ptr[s]
@@ -114,6 +123,7 @@ def _open_front(plan, state, s):
             at += 1
     for i in range(own, plan.front_ptr[s + 1] - begin):
         state.ind[at - own + i] = plan.front_ind[begin + i]
+    open_columns(rule, plan, state, s)
     return True
 
 
@@ -134,7 +144,7 @@ def _add_children(rule, plan, state, tid, team, s, to_panel):
         split = child_delayed
         while split < size and place[split] < full:
             split += 1
-        begin, end = (0, split) if to_panel else (split, size)
+        begin, end = part_of_block(rule, split, size, to_panel)
         span = max(8, 16384 // (size + 1))
         tiles = (end - begin + span - 1) // span
         job = ADD_COLUMNS if to_panel else ADD_BLOCK
@@ -181,12 +191,12 @@ def _pop_children(plan, state, tid, s):
 def _small_front(rule, plan, state, tid, s, root):
     """A front that fits the cache: assembled and eliminated whole in scratch, then copied out."""
     node, limits = state.node, state.limits
-    rows, full, at = node[s, ROWS], node[s, FULL], node[s, PIVOT_AT]
+    rows, full = node[s, ROWS], node[s, FULL]
     own = plan.node_ptr[s + 1] - plan.node_ptr[s]
     front = view(state.work, tid * limits[WORK_SPAN], rows * rows)
     for i in range(rows * rows):
         front[i] = 0
-    enter_a(plan, state.values, s, front, rows, full - own)
+    enter_small(rule, plan, state, s, front)
     place = view(state.work_map, tid * limits[MAP_SPAN], limits[MAP_SPAN])
     shift = 0
     for c in range(plan.child_ptr[s], plan.child_ptr[s + 1]):
@@ -195,12 +205,8 @@ def _small_front(rule, plan, state, tid, s, root):
         size = child_map(plan, child, delayed, own, full - own, shift, place)
         shift += delayed
         block = view(state.stack, node[child, BLOCK_AT], size * size)
-        add_block_columns(block, size, place, delayed, front, rows, 0, 0, size)
-    work = view(state.work, tid * limits[WORK_SPAN] + SMALL * SMALL, limits[WORK_SPAN] - SMALL * SMALL)
-    ind = view(state.ind, node[s, IND_AT], rows)
-    d = view(state.diagonal, 2 * at, 2 * full)
-    kind = view(state.kind, at, full)
-    done = eliminate_small(rule, front, rows, full, root, work, ind, d, kind, state.stats[tid])
+        add_small(rule, block, size, place, delayed, front, rows)
+    done = eliminate_scratch(rule, state, tid, s, front, root)
     if done < 0:
         _report(state.sync, plan.node_ptr[s] - 1 - done, NOT_POSITIVE)
         return False
@@ -214,9 +220,10 @@ def _small_front(rule, plan, state, tid, s, root):
     size = rows - done
     block = view(state.stack, node[s, BLOCK_AT], size * size)
     for j in range(size):
-        source = view(front, done + j + (done + j) * rows, size - j)
-        target = view(block, j + j * size, size - j)
-        for i in range(size - j):
+        top = first_row(rule, j)
+        source = view(front, done + top + (done + j) * rows, size - top)
+        target = view(block, top + j * size, size - top)
+        for i in range(size - top):
             target[i] = source[i]
     _pop_children(plan, state, tid, s)
     return True
@@ -226,7 +233,7 @@ def _small_front(rule, plan, state, tid, s, root):
 def _front(rule, plan, state, tid, team, s, root):
     """Assemble and eliminate one front; false when the walk above it must stop."""
     node = state.node
-    if not _open_front(plan, state, s):
+    if not _open_front(rule, plan, state, s):
         _report(state.sync, plan.node_ptr[s], NEED_MEMORY)
         return False
     ld, full = node[s, ROWS], node[s, FULL]
@@ -234,14 +241,7 @@ def _front(rule, plan, state, tid, team, s, root):
         return _small_front(rule, plan, state, tid, s, root)
     span = max(1, 32768 // ld)
     share(rule, state, tid, team, Job(CLEAR, s, 0, 0, (full + span - 1) // span, tid, 0, span), ld * full)
-    enter_a(
-        plan,
-        state.values,
-        s,
-        view(state.panel, node[s, PANEL_AT], ld * full),
-        ld,
-        full - plan.node_ptr[s + 1] + plan.node_ptr[s],
-    )
+    enter(rule, plan, state, s)
     _add_children(rule, plan, state, tid, team, s, True)
     done = eliminate(rule, plan, state, tid, team, s)
     if done < 0:
@@ -251,22 +251,20 @@ def _front(rule, plan, state, tid, team, s, root):
     if not _push_block(plan, state, tid, s, root):
         _report(state.sync, plan.node_ptr[s], NEED_MEMORY)
         return False
-    size, below = ld - done, ld - full
-    block = node[s, BLOCK_AT]
-    for j in range(done, full):
-        for i in range(j, ld):
-            state.stack[block + i - done + (j - done) * size] = state.panel[node[s, PANEL_AT] + i + j * ld]
+    below = ld - full
+    keep_delayed(rule, state, s)
     if below > 0:
         cost = below * below * done // 2
-        share(rule, state, tid, team, Job(CONTRIBUTION, s, 0, done, tiles_of(below, below), -1, 0, 0), cost)
+        share(rule, state, tid, team, Job(CONTRIBUTION, s, 0, done, contribution_tiles(rule, below), -1, 0, 0), cost)
         _add_children(rule, plan, state, tid, team, s, False)
     _pop_children(plan, state, tid, s)
     return True
 
 
 @njit(cache=True, nogil=True)
-def walk(rule, plan, state, tid, threads):
+def walk(rule, plan_arrays, state_arrays, tid, threads):
     """Run one thread of a factorisation; thread 0 must run, the others may come late or not at all."""
+    plan, state = bundle(plan_arrays), bundle(state_arrays)
     sync = state.sync
     span = state.limits[STACK_SPAN]
     state.stats[tid, LOW] = tid * span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,12 @@ class FactorOptions:
         Size of a perturbed pivot, relative to the largest scaled entry (LDL^T, ``perturb`` only).
     perturb : bool
         Perturb what fails the threshold in its front instead of delaying it (LDL^T).
+    hermitian : bool
+        L D L^H instead of L D L^T; of no effect on real types.
+    search : int
+        Pivots that are looked for, as in ``_ldlt_kernels``: 0 1x1 and 2x2, 1 only 1x1, 2 none.
+    sign : int8[n] or empty
+        Sign a perturbed pivot takes, 1 or -1, in the elimination's numbering; 0: its own.
     """
 
     cholesky: bool
@@ -48,6 +54,9 @@ class FactorOptions:
     zero_pivot: float = 1e-13
     pivot_epsilon: float = 1e-8
     perturb: bool = False
+    hermitian: bool = False
+    search: int = 0
+    sign: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,9 +164,13 @@ def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | 
     """Rule with the tolerances made absolute: they are relative to the largest scaled entry."""
     gemm = blas_address("gemm", dtype)
     if options.cholesky:
-        return CholeskyRule(gemm, blas_address("trsm", dtype))
+        return CholeskyRule(gemm, blas_address("trsm", dtype), 1, 1)
     return LdltRule(
         gemm,
+        0,
+        int(options.hermitian),
+        options.search,
+        options.sign,
         max(options.pivot_threshold, TINY_THRESHOLD),
         options.zero_pivot * largest,
         DOUBT * largest,

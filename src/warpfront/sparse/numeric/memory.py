@@ -81,7 +81,9 @@ def larger_room(symbolic: Symbolic, state: FactorState, room: Room) -> Room:
     return larger
 
 
-def allocate(symbolic: Symbolic, dtype: DTypeLike, threads: int, room: Room) -> FactorState:
+def allocate(
+    symbolic: Symbolic, dtype: DTypeLike, threads: int, room: Room, general: bool = False
+) -> FactorState:
     """Allocate a `FactorState`.
 
     Parameters
@@ -94,6 +96,8 @@ def allocate(symbolic: Symbolic, dtype: DTypeLike, threads: int, room: Room) -> 
         Threads that will work on it.
     room : Room
         Words beyond the plan; `NO_ROOM` when no column can be delayed.
+    general : bool
+        With the arrays of an LU factorisation.
     """
     plan, n = symbolic.plan, symbolic.n
     pivoting = room != NO_ROOM
@@ -123,6 +127,8 @@ def allocate(symbolic: Symbolic, dtype: DTypeLike, threads: int, room: Room) -> 
         sync=np.zeros(SYNC_WORDS, np.int64),
         stats=np.zeros((threads, 16), np.int64),
         limits=limits,
+        upper=empty.real(panel_end if general else 0),
+        col=np.empty(ind_end if general else 0, np.int32),
     )
 
 
