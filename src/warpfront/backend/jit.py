@@ -25,7 +25,7 @@ from typing import Any
 
 from warpfront.backend import settings
 
-__all__ = ["njit"]
+__all__ = ["is_compiled", "njit"]
 
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<base>[\w.]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n#]+)"
@@ -65,6 +65,13 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             config.CACHE_DIR = before
 
     return cached
+
+
+def is_compiled(module: str) -> bool:
+    """Tell whether the cache holds compiled code of an imported kernel module, as its sources are now."""
+    import numba
+
+    return any(Path(_folder(module, numba.config.CACHE_DIR)).glob("**/*.nbi"))
 
 
 def _without_literals(dispatcher: Any) -> Any:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpfront.cli._files import InputFile, describe_file, read_rhs
 from warpfront.cli._progress import Phases
 from warpfront.errors import InvalidValueError, NonFiniteError, RefinementFailedError, WarpfrontError
+
+if TYPE_CHECKING:
+    from warpfront.sparse.ahead import CompileAhead
 
 __all__ = ["Outcome", "Request", "analyze_file", "solve_files", "status_name"]
 
@@ -97,7 +101,10 @@ def status_name(error: WarpfrontError | None) -> str:
 
 def solve_files(request: Request) -> Outcome:
     """Read, analyse, factor and solve. A refusal is in the outcome; any other exception is a defect."""
-    return _recorded(request, _solve)
+    from warpfront.sparse.ahead import CompileAhead
+
+    with CompileAhead() as ahead:
+        return _recorded(request, partial(_solve, ahead))
 
 
 def analyze_file(request: Request) -> Outcome:
@@ -118,7 +125,7 @@ def _recorded(request: Request, body: Any) -> Outcome:
     return outcome
 
 
-def _analyze(outcome: Outcome, phases: Phases) -> Any:
+def _analyze(outcome: Outcome, phases: Phases, ahead: CompileAhead | None = None) -> Any:
     """Read the matrix and analyse it; returns it as it was read."""
     request = outcome.request
     with phases.phase("loading", "libraries"):
@@ -129,6 +136,8 @@ def _analyze(outcome: Outcome, phases: Phases) -> Any:
     with phases.phase("reading", request.matrix.name):
         matrix = read_matrix(request.matrix)
         outcome.files["matrix"] = describe_file(request.matrix)
+    if ahead is not None:
+        ahead.choose("cholesky" if _maybe_definite(matrix, request.structure) else "ldlt")
     with phases.phase("loading", "libraries"):
         from warpfront.sparse.solver import DirectSolver
 
@@ -145,14 +154,19 @@ def _analyze(outcome: Outcome, phases: Phases) -> Any:
     return matrix
 
 
+def _maybe_definite(matrix: Any, structure: str) -> bool:
+    """Tell whether Cholesky will be tried."""
+    return structure == "SPD" or (structure == "auto" and bool((matrix.diagonal() > 0).all()))
+
+
 def _placed(error: WarpfrontError, path: Path) -> WarpfrontError:
     """Return the error with the file's name before its message."""
     message = f"{path}: {error}"
     return NonFiniteError(message, error.entry) if isinstance(error, NonFiniteError) else type(error)(message)
 
 
-def _solve(outcome: Outcome, phases: Phases) -> None:
-    matrix = _analyze(outcome, phases)
+def _solve(ahead: CompileAhead, outcome: Outcome, phases: Phases) -> None:
+    matrix = _analyze(outcome, phases, ahead)
     request, solver = outcome.request, outcome.solver
     n = solver.report.analysis.n
     full = _whole(matrix, request.view)
@@ -164,6 +178,8 @@ def _solve(outcome: Outcome, phases: Phases) -> None:
         with phases.phase("reading", request.rhs.name):
             b = read_rhs(request.rhs, n)
             outcome.files["rhs"] = describe_file(request.rhs)
+    with phases.phase("compiling"):
+        ahead.wait()
     with phases.phase("factorising", f"(predicted: {solver.report.analysis.flops:.3g} flops)"):
         solver.factorize()
     with phases.phase("solving"):

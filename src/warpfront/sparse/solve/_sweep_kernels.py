@@ -1,5 +1,7 @@
 """Triangular sweeps over the supernodal tree, one right-hand side at a time.
 
+A right-hand side is numbered as the forward side of a factor, a solution as its backward side (`Sides`).
+
 Forward: a thread takes subtrees by ticket and collects what they owe to their ancestors in a vector of its own; the
 rows of the subtree's root are then stored apart, and the trunk adds them in task order. So the order of every sum is
 fixed by the tree. Backward: the trunk first, then the subtrees. The subtrees are the analysis's, whatever the number
@@ -8,10 +10,17 @@ of threads.
 
 from __future__ import annotations
 
-from warpfront.backend._intrinsics import atomic_add, load_acquire, relax, store_release, view
+from warpfront.backend._intrinsics import (
+    atomic_add,
+    conjugate_if,
+    load_acquire,
+    relax,
+    store_release,
+    view,
+)
 from warpfront.backend.jit import njit
 
-__all__ = ["BACKWARD", "DIAGONAL", "FORWARD", "SWEEP_WORDS", "sweep"]
+__all__ = ["BACKWARD", "DIAGONAL", "FORWARD", "SWEEP_WORDS", "backward_node", "forward_node", "sweep"]
 
 PANEL_AT, IND_AT, PIVOT_AT, ROWS, FULL, DONE = 0, 1, 2, 3, 4, 5
 FORWARD_TICKET, FORWARD_DONE, BACKWARD_TICKET, TRUNK_DONE = 0, 8, 16, 24
@@ -89,49 +98,61 @@ def _backward_columns(panel, rows, done, unit, t):
 
 
 @njit(cache=True, nogil=True)
-def _forward_node(state, s, unit, x, owed, t):
-    node = state.node
-    rows, done = node[s, ROWS], node[s, DONE]
-    ind = view(state.ind, node[s, IND_AT], rows)
+def forward_node(sides, s, x, y, owed, t):
+    """Eliminate one front's pivots from ``x`` into ``y``; what its other rows owe is added to ``owed``."""
+    node = sides.node
+    rows, done, at = node[s, ROWS], node[s, DONE], node[s, PANEL_AT]
+    ind = view(sides.forward_ind, node[s, IND_AT], rows)
+    to = view(sides.backward_ind, node[s, IND_AT], rows)
     for i in range(done):
         t[i] = x[ind[i]] + owed[ind[i]]
         owed[ind[i]] = 0
     for i in range(done, rows):
         t[i] = owed[ind[i]]
-    _forward_columns(view(state.panel, node[s, PANEL_AT], rows * done), rows, done, unit, t)
+    _forward_columns(view(sides.forward, at, rows * done), rows, done, sides.forward_unit, t)
     for i in range(done):
-        x[ind[i]] = t[i]
+        y[to[i]] = t[i]
     for i in range(done, rows):
         owed[ind[i]] = t[i]
 
 
 @njit(cache=True, nogil=True)
-def _backward_node(state, s, unit, parts, x, t):
-    node = state.node
+def backward_node(sides, s, parts, y, t):
+    """Solve for one front's pivots in ``y``, given its other rows."""
+    node = sides.node
     rows, done, at = node[s, ROWS], node[s, DONE], node[s, PIVOT_AT]
-    ind = view(state.ind, node[s, IND_AT], rows)
+    conj = sides.hermitian == 1
+    ind = view(sides.backward_ind, node[s, IND_AT], rows)
     for i in range(rows):
-        t[i] = x[ind[i]]
-    if unit == 1 and parts & DIAGONAL:
-        _divide_by_d(view(state.diagonal, 2 * at, 2 * done), view(state.kind, at, done), done, t)
+        t[i] = y[ind[i]]
+    if parts & DIAGONAL:
+        _divide_by_d(view(sides.diagonal, 2 * at, 2 * done), view(sides.kind, at, done), done, conj, t)
     if parts & BACKWARD:
-        _backward_columns(view(state.panel, node[s, PANEL_AT], rows * done), rows, done, unit, t)
+        if conj:  # L^H t = y is L^T conj(t) = conj(y)
+            for i in range(rows):
+                t[i] = conjugate_if(True, t[i])
+        panel = view(sides.backward, node[s, PANEL_AT], rows * done)
+        _backward_columns(panel, rows, done, sides.backward_unit, t)
+        if conj:
+            for i in range(done):
+                t[i] = conjugate_if(True, t[i])
     for i in range(done):
-        x[ind[i]] = t[i]
+        y[ind[i]] = t[i]
 
 
 @njit(cache=True, nogil=True)
-def _divide_by_d(d, kind, done, t):
-    """``t = D^-1 t``; a zero pivot's component becomes zero."""
+def _divide_by_d(d, kind, done, conj, t):
+    """``t = D^-1 t``; a zero pivot's component becomes zero. The entry above the diagonal is conjugate where ``conj``."""
     k = 0
     while k < done:
         if kind[k] == 2:
             off = d[2 * k + 1]
-            p, q = d[2 * k] / off, d[2 * k + 2] / off
-            u, v = t[k] / off, t[k + 1] / off
+            above = conjugate_if(conj, off)
+            p, q = d[2 * k] / off, d[2 * k + 2] / above
             scale = p * q - 1
-            t[k] = (q * u - v) / scale
-            t[k + 1] = (p * v - u) / scale
+            u, v = t[k], t[k + 1]
+            t[k] = (q * (u / off) - v / off) / scale
+            t[k + 1] = (p * (v / above) - u / above) / scale
             k += 2
         else:
             t[k] = t[k] / d[2 * k] if kind[k] == 1 else t[k] * 0
@@ -139,46 +160,46 @@ def _divide_by_d(d, kind, done, t):
 
 
 @njit(cache=True, nogil=True)
-def _forward_task(plan, state, task, unit, x, owed, stored, t):
+def _forward_task(plan, sides, task, x, y, owed, stored, t):
     """One subtree, and what its root's rows owe put aside; ``stored`` starts at the task's place."""
-    node = state.node
+    node = sides.node
     last = plan.task_end[task]
     for s in range(plan.task_begin[task], last + 1):
-        _forward_node(state, s, unit, x, owed, t)
+        forward_node(sides, s, x, y, owed, t)
     done, rows = node[last, DONE], node[last, ROWS]
-    ind = view(state.ind, node[last, IND_AT], rows)
+    ind = view(sides.forward_ind, node[last, IND_AT], rows)
     for i in range(done, rows):
         stored[i - done] = owed[ind[i]]
         owed[ind[i]] = 0
 
 
 @njit(cache=True, nogil=True)
-def _forward_trunk(plan, state, unit, x, owed, stored, stored_ptr, t):
+def _forward_trunk(plan, sides, x, y, owed, stored, stored_ptr, t):
     """Add what the subtrees owe in task order, then the trunk's fronts."""
-    node = state.node
+    node = sides.node
     for task in range(plan.task_begin.size):
         last = plan.task_end[task]
         at = stored_ptr[task] - node[last, DONE]
-        ind = view(state.ind, node[last, IND_AT], node[last, ROWS])
+        ind = view(sides.forward_ind, node[last, IND_AT], node[last, ROWS])
         for i in range(node[last, DONE], node[last, ROWS]):
             owed[ind[i]] += stored[at + i]
     for k in range(plan.trunk.size):
-        _forward_node(state, plan.trunk[k], unit, x, owed, t)
+        forward_node(sides, plan.trunk[k], x, y, owed, t)
 
 
 @njit(cache=True, nogil=True)
-def sweep(plan, state, unit, parts, x, owed, stored, stored_ptr, sync, tid, scratch):
-    """Solve in place for one right-hand side; runs on every thread of a team, thread 0 must be among them.
+def sweep(plan, sides, parts, x, y, owed, stored, stored_ptr, sync, tid, scratch):
+    """Solve for one right-hand side; runs on every thread of a team, thread 0 must be among them.
 
     Parameters
     ----------
-    plan, state : FrontPlan, FactorState
-    unit : int
-        1 for LDL^T (unit L, then D), 0 for LL^T.
+    plan, sides : FrontPlan, Sides
     parts : int
-        Sum of FORWARD, DIAGONAL, BACKWARD.
+        Sum of FORWARD, DIAGONAL (a factor with a D only), BACKWARD.
     x : float[n]
-        Right-hand side in the permuted numbering; overwritten by the solution.
+        Right-hand side in the permuted numbering of the forward side. Read only.
+    y : float[n]
+        Solution in the permuted numbering of the backward side; without FORWARD also the right-hand side.
     owed : float[threads * n]
         Zeros; left as zeros.
     stored : float
@@ -200,16 +221,17 @@ def sweep(plan, state, unit, parts, x, owed, stored, stored_ptr, sync, tid, scra
         if task >= tasks:
             break
         begin = stored_ptr[task]
-        _forward_task(plan, state, task, unit, x, mine, view(stored, begin, stored_ptr[task + 1] - begin), t)
+        room = view(stored, begin, stored_ptr[task + 1] - begin)
+        _forward_task(plan, sides, task, x, y, mine, room, t)
         atomic_add(sync, FORWARD_DONE, 1)
     if tid == 0:
         if parts & FORWARD:
             while load_acquire(sync, FORWARD_DONE) < tasks:
                 relax()
-            _forward_trunk(plan, state, unit, x, mine, stored, stored_ptr, t)
+            _forward_trunk(plan, sides, x, y, mine, stored, stored_ptr, t)
         if parts > FORWARD:
             for k in range(plan.trunk.size):
-                _backward_node(state, plan.trunk[plan.trunk.size - 1 - k], unit, parts, x, t)
+                backward_node(sides, plan.trunk[plan.trunk.size - 1 - k], parts, y, t)
         store_release(sync, TRUNK_DONE, 1)
     while load_acquire(sync, TRUNK_DONE) == 0:
         relax()
@@ -218,4 +240,4 @@ def sweep(plan, state, unit, parts, x, owed, stored, stored_ptr, sync, tid, scra
         if task >= tasks:
             break
         for k in range(plan.task_end[task] + 1 - plan.task_begin[task]):
-            _backward_node(state, plan.task_end[task] - k, unit, parts, x, t)
+            backward_node(sides, plan.task_end[task] - k, parts, y, t)
