@@ -1,0 +1,129 @@
+"""What a search returns: `BfsResult`, with the `BfsRecord` of how it went and a `BfsLevel` for each level."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["BfsLevel", "BfsRecord", "BfsResult"]
+
+
+@dataclass(frozen=True)
+class BfsLevel:
+    """One level: from the vertices at distance ``level`` to those one further.
+
+    Attributes
+    ----------
+    level : int
+    direction : {"push", "pull"}
+        Push walks the arcs out of the frontier; pull lets unreached vertices look for a parent in it.
+    frontier, frontier_arcs : int
+        Vertices at this distance, and the arcs out of them (-1 where the search did not need to count them).
+    found : int
+        Vertices reached in this level.
+    examined : int
+        Arcs looked at. -1 where not counted (see ``trace`` of `bfs`).
+    duplicates : int
+        Examined arcs that led to a vertex of the next level that another arc had already found.
+    atomics_tried, atomics_won : int
+        Atomic claims made, and those that found a vertex. 0 where the path needs none; -1 where not counted.
+    seconds : float
+        Time of the level; NaN where not taken.
+    """
+
+    level: int
+    direction: str
+    frontier: int
+    frontier_arcs: int
+    found: int
+    examined: int
+    duplicates: int
+    atomics_tried: int
+    atomics_won: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class BfsRecord:
+    """How a search went.
+
+    Attributes
+    ----------
+    n, arcs : int
+    directed : bool
+    sources : tuple of int
+        The caller's numbers; at most 16 of them are kept.
+    n_sources : int
+    device, path, variant : str
+        Where it ran, by which path of `explain_bfs`, and the step of the ladder.
+    reason : str
+        Why this path.
+    direction : str
+        What was asked for: ``"auto"``, ``"push"`` or ``"pull"``.
+    pull : str
+        ``"used"``, ``"not needed"``, or why it was off.
+    alpha, beta : float
+    max_depth : int or None
+    order : {"natural", "degree"}
+        Numbering inside; of possible parents the first in it is taken.
+    reached, depth : int
+        Vertices reached, sources included; largest distance.
+    edges : int
+        Edges with a reached end, each undirected edge counted once: what TEPS divides by the time.
+    threads : int
+        CPU threads, or blocks of the GPU grid.
+    levels : tuple of BfsLevel
+    seconds, jit_seconds : float
+        The search; compilation inside it, apart.
+    """
+
+    n: int
+    arcs: int
+    directed: bool
+    sources: tuple[int, ...]
+    n_sources: int
+    device: str
+    path: str
+    variant: str
+    reason: str
+    direction: str
+    pull: str
+    alpha: float
+    beta: float
+    max_depth: int | None
+    order: str
+    reached: int
+    depth: int
+    edges: int
+    threads: int
+    levels: tuple[BfsLevel, ...]
+    seconds: float
+    jit_seconds: float
+
+    @property
+    def teps(self) -> float:
+        """Traversed edges per second, Graph500's figure: ``edges / seconds``."""
+        return self.edges / self.seconds if self.seconds > 0 else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain containers, ready for JSON."""
+        return {**asdict(self), "teps": self.teps}
+
+
+@dataclass(frozen=True, eq=False)
+class BfsResult:
+    """Distances, parents, and how they came about.
+
+    Attributes
+    ----------
+    distances : int32[n]
+        Arcs from the nearest source; -1 where unreached. NumPy, or CuPy for a graph in device memory.
+    parents : int[n]
+        A vertex one level nearer with an arc to this one: the smallest-numbered such (first in the graph's
+        order). A source is its own parent; -1 where unreached. Of the graph's ``index_dtype``.
+    record : BfsRecord
+    """
+
+    distances: Any
+    parents: Any
+    record: BfsRecord
