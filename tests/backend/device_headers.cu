@@ -75,9 +75,12 @@ __global__ void complex_arithmetic(wf::complex<double>* out, const wf::complex<d
 
 __global__ void copy_vec16(unsigned char* out, const unsigned char* in) {
   const int t = static_cast<int>(threadIdx.x);
-  const wf::vec16 v = t % 2 ? wf::load16_stream(in + 16 * t) : wf::load16(in + 16 * t);
-  if (t % 3) wf::store16(out + 16 * t, v);
-  else wf::store16_stream(out + 16 * t, v);
+  const unsigned char* from = in + 16 * t;
+  unsigned char* to = out + 16 * t;
+  const wf::vec16 v = t % 4 == 0 ? wf::load16_stream(from) : t % 4 == 1 ? wf::load16_first(from) : wf::load16(from);
+  if (t % 3 == 0) wf::store16(to, v);
+  else if (t % 3 == 1) wf::store16_first(to, v);
+  else wf::store16_stream(to, v);
 }
 
 #if WF_ARCH >= 800

@@ -187,6 +187,22 @@ def test_sixteen_byte_copies(run):
     np.testing.assert_array_equal(out, source)
 
 
+@pytest.mark.simt
+@pytest.mark.parametrize("side", ["read", "write"])
+def test_a_misaligned_copy_of_sixteen_bytes_is_reported(side):
+    """The device would fault: the host twins must not hide it."""
+    from warpfront.backend.simt import Simt
+
+    raw = np.zeros(1056, np.uint8)
+    start = -raw.ctypes.data % 16
+    aligned, off = raw[start : start + 512], raw[start + 516 : start + 1028]
+    args = [aligned, off] if side == "read" else [off, aligned]
+    report = Simt.build(SOURCE, KERNELS).launch("copy_vec16", 1, 32, args)
+    found = [str(one) for one in report.findings if one.kind == "misaligned access"]
+    assert found
+    assert all(f"{side} of 16 bytes" in text for text in found), report
+
+
 @pytest.mark.parametrize(
     ("name", "m", "n", "k"), [("product_m8n8k4", 8, 8, 4), ("product_m16n8k16", 16, 8, 16)]
 )

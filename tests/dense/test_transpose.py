@@ -159,6 +159,30 @@ def plans_refuse(path, problem):
     return path != "portable" and plans.why_not_streamed(problem, whole_chunks=path == "sm_90") is not None
 
 
+@pytest.mark.simt
+@pytest.mark.parametrize("size", DTYPES)
+def test_any_address_under_the_runner(size):
+    """Bases at every offset of an element from a multiple of 16, both sides; several tiles, edges, a batch."""
+    from warpfront.backend.simt import Simt as Runner
+
+    least = min(size, 8)
+    for k, (m, n, batch) in enumerate([(150, 141, 1), (33, 290, 1), (40, 35, 2), (113, 16, 1), (17, 129, 1)]):
+        for offset in {least * (1 + 2 * k) % 16, 16 - least} - {0}:
+            source = random_bits((batch, m, n), DTYPES[size], k)
+            pitches = (n * size, m * size, m * n * size, m * n * size)
+            problem = plans.TransposeProblem(m, n, batch, size, "bytes", True, *pitches, least, least)
+            made = plans.plan(problem, "portable")
+            names = next(names for file, names, _ in plans.instantiations() if file == made.source)
+            raw = np.empty(source.nbytes + 48, np.uint8)
+            given = raw[-raw.ctypes.data % 16 + offset :][: source.nbytes]
+            given[:] = source.reshape(-1).view(np.uint8)
+            back = np.empty_like(raw)[-raw.ctypes.data % 16 + 16 - offset :][: source.nbytes]
+            Runner.build(made.source, names).launch(
+                made.expression, made.blocks, made.threads, [back, given, *made.tail], schedules=2
+            ).check()
+            assert same_bits(back, _reference.transpose(source).view(np.uint8).reshape(-1)), (m, n, offset)
+
+
 @pytest.mark.parametrize("extra", [0, 3, 16])
 @pytest.mark.parametrize("size", DTYPES)
 def test_in_place(backend, size, extra):

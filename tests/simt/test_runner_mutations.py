@@ -16,14 +16,15 @@ ORDERING = re.compile(
 )
 
 
-def problem(m, n, size, in_place=False):
+def problem(m, n, size, in_place=False, align=16):
     pitches = (n * size, m * size, m * n * size, m * n * size)
-    return plans.TransposeProblem(m, n, 1, size, "bytes", True, *pitches, 16, 16, in_place=in_place)
+    return plans.TransposeProblem(m, n, 1, size, "bytes", True, *pitches, align, align, in_place=in_place)
 
 
 # Whole tiles and edge tiles, and several tiles per block: a stage is reused while others may still read it.
 KERNELS = {
     "transpose_tile": (problem(72, 136, 4), "portable"),
+    "transpose_shift": (problem(70, 131, 4, align=4), "portable"),
     "transpose_in_place": (problem(128, 128, 4, in_place=True), "portable"),
     "transpose_async": (problem(128, 320, 4), "sm_80"),
     "transpose_bulk": (problem(128, 320, 4), "sm_90"),

@@ -1,12 +1,12 @@
-"""Prove and measure transpose on a GPU, in one run: device tests, sanitizers, a sweep of tiles, a record.
+"""Prove and measure transpose on a GPU. Run from the repository's root on a machine with a GPU:
 
-Run from the repository's root on a machine with a GPU:
+    PYTHONPATH=src python3 tools/device/transpose.py --phase check --out "$OUT"   # others may use the GPU meanwhile
+    PYTHONPATH=src python3 tools/device/transpose.py --phase time --out "$OUT"    # alone on the GPU
 
-    PYTHONPATH=src python3 tools/device/transpose.py --out "$OUT"
-
-Everything goes to ``--out`` as JSON and logs; a short table comes last. ``--dry`` compiles every variant for
-sm_90 and walks through the flow on a machine without a GPU. ``--driver`` is the small program that
-compute-sanitizer runs.
+check: every instantiation built, the compiler's raw log, the device tests, compute-sanitizer's four tools, every variant
+of the tuning against CuPy's transpose. time: the tuning (``tuning.json``) and the records (``transpose.json``,
+``launch.json``, for ``benchmarks/records``). Each section may fail by itself; the exit code then is 1. ``--dry``
+compiles every variant for sm_90 and walks through the flow without a GPU; ``--driver`` is what compute-sanitizer runs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,20 +28,25 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 from transpose_measure import (  # noqa: E402
-    HINTS,
+    ODD,
     PORTABLE,
     SIZES,
     Bench,
     DryBench,
+    Variant,
+    first_round,
+    least_blocks,
+    policies,
     problem_for,
-    shapes,
-    sweep,
-    variants,
+    tune,
 )
-from transpose_report import overheads, summary  # noqa: E402
+from transpose_report import launch_record, shapes_record, summary  # noqa: E402
 
 from warpfront.backend import compile as compiling  # noqa: E402
 from warpfront.dense import _transpose_cuda as plans  # noqa: E402
+
+TESTS = ("tests/backend", "tests/dense/test_transpose.py")
+STARTED = perf_counter()
 
 
 def compile_one(job):
@@ -51,53 +57,74 @@ def compile_one(job):
         )
     except compiling.CompileError as error:
         return {"expression": expression, "defines": dict(defines), "error": str(error)[:800]}
-    resources = built.resources[expression]
+    found = built.resources[expression]
     return {
         "expression": expression,
         "defines": dict(defines),
         "seconds": built.seconds,
         "cached": built.cached,
-        "registers": resources.registers,
-        "spills": resources.spill_store_bytes + resources.spill_load_bytes,
+        "registers": found.registers,
+        "spills": found.spill_store_bytes + found.spill_load_bytes,
     }
 
 
 def all_jobs(arch):
     jobs = {(file, name, arch, ()) for file, names, _ in plans.instantiations() for name in names}
     for size in PORTABLE:
-        for _, path, tile, _ in variants(size):
-            made = plans.plan(problem_for(size, 4096, 4096), path, tile=tile)
-            jobs |= {
-                (made.source, made.expression, arch, HINTS[h])
-                for h in (HINTS if path == "portable" else ("default",))
-            }
+        for m, n in (SIZES[:1] * 2, ODD[0]):
+            problem = problem_for(size, m, n)
+            for v in first_round(size, m != n):
+                made = plans.plan(problem, v[0], tile=v[1])
+                more = [Variant((*v[:5], k)) for k in least_blocks(*v[:2])]
+                if v[0] == "portable":
+                    more += [Variant((*v[:3], a, b, 1)) for a, b in policies()]
+                jobs |= {(made.source, made.expression, arch, w.defines) for w in (v, *more)}
     return sorted(jobs, key=str)
 
 
 def build_all(arch):
-    started = perf_counter()
+    started, jobs = perf_counter(), all_jobs(arch)
     # Spawned, not forked: this process may hold a CUDA context already.
     with ProcessPoolExecutor(min(16, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
-        done = list(pool.map(compile_one, all_jobs(arch)))
-    bad = [entry for entry in done if "error" in entry or entry["spills"]]
-    print(
-        f"built {len(done)} instantiations for {arch} in {perf_counter() - started:.1f} s; {len(bad)} bad",
-        flush=True,
-    )
+        done = list(pool.map(compile_one, jobs, chunksize=4))
+    bad = [entry for entry in done if "error" in entry]
+    spilling = [entry for entry in done if entry.get("spills")]
+    tuned = [entry for entry in spilling if not entry["defines"]]
+    print(f"built {len(done)} instantiations for {arch} in {perf_counter() - started:.1f} s; {len(bad)} bad, "
+          f"{len(spilling)} spill, {len(tuned)} of them without macros", flush=True)  # fmt: skip
     for entry in bad:
         print("  BAD", entry, flush=True)
     return done
 
 
+def raw_log(arch):
+    """What NVRTC says of a plain kernel: the device headers' tests once found the assembler's part missing."""
+    from cuda.core import Program, ProgramOptions
+
+    from warpfront.backend import nvrtc
+
+    lines = [f"NVRTC {nvrtc.version()}"]
+    for name, text in (("plain", "__global__ void plain(float* x) { x[0] = x[1]; }"),
+                       ("pair<3>", "template <int N> __global__ void pair(float* x) { x[0] = N * x[1]; }\n"
+                                   "__global__ void plain(float* x) { x[0] = x[1]; }")):  # fmt: skip
+        from io import StringIO
+
+        log = StringIO()
+        options = ProgramOptions(arch=arch, std="c++17", ptxas_options=["-v"])
+        Program(text, "c++", options).compile("cubin", name_expressions=(name,), logs=log)
+        lines += [f"--- {name}", *log.getvalue().splitlines()]
+    print("\n".join(lines), flush=True)
+    return lines
+
+
 # ------------------------------------------------------------------ tests and sanitizers, side by side
 
 
-def start_checks(out):
-    """Start the device tests and the four sanitizers; return name -> (process, log file)."""
+def check_commands():
     python = sys.executable
+    # -W default: another library's deprecation warning at import must not end the run.
     commands = {
         "pytest": [
-            # -W default: another library's deprecation warning at import must not end the run.
             python,
             "-m",
             "pytest",
@@ -108,49 +135,34 @@ def start_checks(out):
             "default",
             "-p",
             "no:cacheprovider",
-            "tests/backend",
-            "tests/dense",
-        ],
+            *TESTS,
+        ]
     }
-    tool = which("compute-sanitizer") or next(
-        (p for p in ("/usr/local/cuda/bin/compute-sanitizer",) if Path(p).is_file()), None
-    )
-    for check in ("memcheck", "racecheck", "synccheck", "initcheck"):
-        if tool is not None:
-            commands[check] = [
-                tool,
-                "--tool",
-                check,
-                "--error-exitcode",
-                "1",
-                # libraries probe for driver entry points; a probe that fails is no finding
-                *(("--report-api-errors", "no") if check == "memcheck" else ()),
-                "--target-processes",
-                "all",
-                python,
-                str(Path(__file__).resolve()),
-                "--driver",
-            ]
+    place = Path("/usr/local/cuda/bin/compute-sanitizer")
+    tool = which("compute-sanitizer") or (str(place) if place.is_file() else None)
+    for check in ("memcheck", "racecheck", "synccheck", "initcheck") if tool else ():
+        # Libraries probe for driver entry points; a probe that fails is no finding, and memcheck alone reports it.
+        quiet = ("--report-api-errors", "no") if check == "memcheck" else ()
+        commands[check] = [tool, "--tool", check, "--error-exitcode", "1", *quiet, "--target-processes", "all",
+                           python, str(Path(__file__).resolve()), "--driver"]  # fmt: skip
+    return commands
+
+
+def start_checks(out):
+    """Start the device tests and the four sanitizers; return name -> (process, log file)."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "CUPY_CACHE_IN_MEMORY": "1",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }
     running = {}
-    for name, command in commands.items():
+    for name, command in check_commands().items():
         log = (out / f"{name}.log").open("w")
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT / "src"),
-            "CUPY_CACHE_IN_MEMORY": "1",
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        }
-        running[name] = (
-            subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            ),
-            log,
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
         )
+        running[name] = (process, log)
     return running
 
 
@@ -167,7 +179,7 @@ def finish_checks(running, out, seconds):
         results[name] = {"exit": code, "last": text[-1:] or [""]}
         print(f"{name:10s} exit {code}: {(text or [''])[-1][:150]}", flush=True)
         if code != 0:
-            print("\n".join("    " + line[:200] for line in text[-25:]), flush=True)
+            print("\n".join("    " + line[:200] for line in text[-12:]), flush=True)
     return results
 
 
@@ -177,23 +189,24 @@ def driver():
     import numpy as np
 
     checked = 0
+    sizes = (
+        (130, 96, 1),
+        (96, 257, 2),
+        (65, 33, 1),
+        (7, 300, 1),
+        (192, 192, 1),
+        (272, 144, 2),
+        (301, 301, 1),
+    )
     for size in plans.ELEMENT_BYTES:
-        for m, n, batch in (
-            (130, 96, 1),
-            (96, 257, 2),
-            (65, 33, 1),
-            (7, 300, 1),
-            (192, 192, 1),
-            (272, 144, 2),
-        ):
+        for m, n, batch in sizes:
             source = np.random.default_rng(m).integers(0, 256, (batch, m, n, size), np.uint8)
             expected = np.ascontiguousarray(source.transpose(0, 2, 1, 3))
             for path in ("portable", "sm_80", "sm_90", "in place"):
                 problem = problem_for(size, m, n, batch, in_place=path == "in place")
-                if path == "in place" and m != n:
-                    continue
-                if path in ("sm_80", "sm_90") and plans.why_not_streamed(
-                    problem, whole_chunks=path == "sm_90"
+                streamed = path in ("sm_80", "sm_90")
+                if (path == "in place" and m != n) or (
+                    streamed and plans.why_not_streamed(problem, whole_chunks=path == "sm_90")
                 ):
                     continue
                 a, b = cupy.asarray(source), cupy.cuda.alloc(source.nbytes)
@@ -209,80 +222,103 @@ def driver():
     print(f"driver: {checked} launches, all right")
 
 
-def dry_run():
-    """Compile everything for sm_90 and walk through the flow; return the exit code."""
-    built = build_all("sm_90")
-    bench, far = DryBench(), perf_counter() + 1000
-    record = {
-        "sweep": [sweep(bench, size, SIZES[0], far) for size in PORTABLE],
-        "shapes": shapes(bench),
-        "overheads": {},
-        "checks": {},
-    }
-    print(summary(record))
-    print("dry run: nothing was launched, the times above are made up")
-    return int(any("error" in entry or entry["spills"] for entry in built))
+def check_variants(bench):
+    """Every tile of the tuning on an awkward size, and every policy of the tuned ones, against CuPy."""
+    wrong, count = [], 0
+    for size in PORTABLE:
+        for m, n in ((1040, 784), (1037, 785)):
+            problem, pairs = problem_for(size, m, n), bench.buffers(m * n * size)
+            chosen = first_round(size, m % 16 != 0)
+            chosen += [Variant(("portable", None, None, a, b, 1)) for a, b in policies()]
+            for variant in chosen:
+                count += 1
+                try:
+                    if not bench.right(problem, bench.ours(problem, variant, pairs), pairs):
+                        wrong.append(f"{size} bytes {m} x {n} {variant}")
+                except Exception as error:  # one variant's failure must not hide the others
+                    wrong.append(f"{size} bytes {m} x {n} {variant}: {type(error).__name__}: {error}"[:300])
+    print(f"{count} variants checked, wrong: {wrong or 'none'}", flush=True)
+    if wrong:
+        raise AssertionError(f"{len(wrong)} variants are wrong")
+    return count
+
+
+def timing(bench, out, seconds):
+    """The tuning, most wanted first, then the records."""
+    tables = []
+    jobs = [
+        (4, SIZES[:1] * 2),
+        (8, SIZES[:1] * 2),
+        (4, SIZES[1:] * 2),
+        (8, SIZES[1:] * 2),
+        (1, ODD[0]),
+        (2, ODD[0]),
+    ]
+    jobs += [(size, (side, side)) for size in (1, 2, 16) for side in SIZES] + [(4, ODD[0]), (8, ODD[0])]
+    for size, (m, n) in jobs:
+        if perf_counter() - STARTED > seconds - 18:
+            print(f"out of time before tuning {size} bytes {m} x {n}", flush=True)
+            continue
+        found = tune(bench, size, m, n, perf_counter() + 5)
+        tables.append(found)
+        (out / "tuning.json").write_text(json.dumps(tables, indent=1))
+        best = [e for e in found["rows"]][:6]
+        print(f"{size} B {m} x {n} at {perf_counter() - STARTED:.0f} s: "
+              + "; ".join(f"{100 * e['of_copy']:.1f}% {e['us']:.2f} {e['name']}" for e in best)
+              + (f" FAILED {found['failed'][:2]}" if found["failed"] else ""), flush=True)  # fmt: skip
+    return tables
 
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--phase", choices=("check", "time"), default="check")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--driver", action="store_true")
-    parser.add_argument("--seconds", type=float, default=140.0)
+    parser.add_argument("--seconds", type=float, default=None)
     options = parser.parse_args()
     if options.driver:
         driver()
         return 0
-    started = perf_counter()
     options.out.mkdir(parents=True, exist_ok=True)
-    if options.dry:
-        return dry_run()
-    from warpfront.backend import capability
-    from warpfront.bench.gpu_fingerprint import gpu_fingerprint
+    failed, done = [], {}
 
-    arch = capability.probe(0).arch
-    record = {
-        "fingerprint": gpu_fingerprint(0),
-        "build": build_all(arch),
-        "sweep": [],
-        "shapes": [],
-        "overheads": {},
-        "checks": {},
-    }
-    running = start_checks(options.out)
-    record["checks"] = finish_checks(running, options.out, 75.0)
-    print(f"checks done at {perf_counter() - started:.0f} s", flush=True)
-    bench = Bench()
-    steps = [
-        ("overheads", overheads),
-        *((("sweep", size, side), None) for size in (4, 8, 1, 2, 16) for side in SIZES),
-        ("shapes", shapes),
-    ]
-    for step, function in steps:
-        left = options.seconds - (perf_counter() - started)
-        if left < 5:
-            print(f"out of time before {step}", flush=True)
-            break
+    def section(name, work):
         try:
-            if step == "overheads":
-                record["overheads"] = function()
-            elif step == "shapes":
-                record["shapes"] = function(bench)
-            else:
-                record["sweep"].append(sweep(bench, step[1], step[2], perf_counter() + left / 2))
-        except Exception as error:  # what was measured so far is worth keeping
-            import traceback
+            done[name] = work()
+        except Exception:  # a failed section must not cost the rest
+            failed.append(name)
+            (options.out / f"{name}.traceback.txt").write_text(traceback.format_exc())
+            print(f"section {name} FAILED\n{traceback.format_exc()[-1500:]}", flush=True)
+        print(f"[{perf_counter() - STARTED:.0f} s] {name}", flush=True)
 
-            traceback.print_exc()
-            print(f"{step}: {type(error).__name__}: {error}", flush=True)
-        print(f"{step} done at {perf_counter() - started:.0f} s", flush=True)
-        (options.out / "transpose.json").write_text(json.dumps(record, indent=1, default=str))
-    text = summary(record)
-    (options.out / "transpose.txt").write_text(text)
-    print(text)
-    bad = any(v["exit"] != 0 for v in record["checks"].values()) or any(e["wrong"] for e in record["sweep"])
-    return int(bad)
+    arch = "sm_90" if options.dry else None
+    if arch is None:
+        from warpfront.backend import capability
+
+        arch = capability.probe(0).arch
+    section("build", lambda: build_all(arch))
+    if options.phase == "check":
+        section("raw_log", lambda: raw_log(arch))
+        running = {} if options.dry else start_checks(options.out)
+        bench = DryBench() if options.dry else Bench()
+        section("variants", lambda: check_variants(bench))
+        section(
+            "checks",
+            lambda: finish_checks(
+                running, options.out, (options.seconds or 140) - (perf_counter() - STARTED)
+            ),
+        )
+        failed += [name for name, found in done.get("checks", {}).items() if found["exit"] != 0]
+        (options.out / "check.json").write_text(json.dumps(done, indent=1, default=str))
+    else:
+        bench, seconds = (DryBench() if options.dry else Bench()), options.seconds or 60
+        section("tuning", lambda: timing(bench, options.out, seconds))
+        section("shapes", lambda: shapes_record(bench, options.out, options.dry, STARTED + seconds - 6))
+        section("launch", lambda: launch_record(options.out, options.dry))
+        print(summary(done), flush=True)
+    print(f"failed: {', '.join(failed) or 'nothing'}", flush=True)
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measurement of transpose on a GPU, for transpose.py beside it: variants, contenders, tables."""
+"""Measurement of transpose on a GPU, for transpose.py beside it: variants, contenders, tuning."""
 
 from __future__ import annotations
 
@@ -10,10 +10,29 @@ from warpfront.dense import _transpose_cuda as plans
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = (4096, 16384)
-ODD = ((4097, 4099), (10007, 10009), (5000, 3001), (16384, 16383), (1 << 22, 8), (8, 1 << 22))
-HINTS = {"default": (), "plain": (("WF_PLAIN_HINTS", "1"),), "stream": (("WF_STREAM_HINTS", "1"),)}
-GROUPS = (1, 8)
-MORE_GROUPS = (0, 2, 4, 16, 32, 1 << 20)
+ODD = ((4097, 4099), (10007, 10009))
+LOADS = {"once": "wf::load16_stream", "plain": "wf::load16", "first": "wf::load16_first"}
+STORES = {"plain": "wf::store16", "stream": "wf::store16_stream", "first": "wf::store16_first"}
+COLUMN = 1 << 20
+GROUPS = (COLUMN, 1)
+COPY = r"""
+template <int Each, bool Stream>
+__global__ void __launch_bounds__(512) copy16(uint4* dst, const uint4* src, long long count) {
+  const long long first = (long long)blockIdx.x * (512 * Each) + threadIdx.x;
+  uint4 v[Each];
+  #pragma unroll
+  for (int e = 0; e < Each; ++e) {
+    const long long k = first + e * 512;
+    if (k < count) v[e] = Stream ? __ldcs(src + k) : src[k];
+  }
+  #pragma unroll
+  for (int e = 0; e < Each; ++e) {
+    const long long k = first + e * 512;
+    if (k < count && Stream) __stcs(dst + k, v[e]);
+    if (k < count && !Stream) dst[k] = v[e];
+  }
+}
+"""
 
 
 def _tiles(text):
@@ -22,26 +41,55 @@ def _tiles(text):
 
 
 PORTABLE = {
-    1: _tiles("128x128x256 128x128x128 64x64x64 256x128x256 128x256x256 64x128x128"),
-    2: _tiles("64x64x256 64x64x128 128x64x256 64x128x256 128x128x256 128x128x512"),
-    4: _tiles(
-        "64x64x256 64x64x128 64x64x512 32x32x128 32x32x256 32x64x256 64x32x256 128x32x256 "
-        "32x128x256 64x128x256 128x64x256"
-    ),
-    8: _tiles("32x32x256 32x32x128 64x32x256 32x64x256 16x64x256 64x16x256 64x64x256 64x64x512"),
-    16: _tiles("32x32x256 32x32x128 32x32x512 16x16x128 16x32x256 32x16x256 64x32x256 32x64x256"),
-}
+    1: _tiles("128x128x256 128x128x128 64x128x128 256x128x256 128x256x256 64x64x64 64x256x256"),
+    2: _tiles("64x64x256 64x64x128 128x64x256 64x128x256 128x128x256 128x128x512 64x256x256"),
+    4: _tiles("64x64x256 64x64x128 64x64x512 64x32x256 64x32x128 32x64x128 128x32x256 32x128x256 64x128x256 "
+              "64x128x512 128x64x512 32x256x256"),
+    8: _tiles("32x32x256 32x32x128 64x32x256 32x64x256 64x16x256 16x64x256 64x64x512 32x128x512 16x128x256"),
+    16: _tiles("32x32x256 32x32x128 16x16x128 16x32x256 32x16x256 32x16x128 64x32x512 16x64x256"),
+}  # fmt: skip
 STREAMED = {
-    1: _tiles("128x128x256x2 128x128x256x3 128x256x256x2 256x128x256x2"),
-    2: _tiles("64x64x256x2 64x64x256x3 64x64x128x3 128x64x256x2 64x128x256x2 128x128x256x2"),
-    4: _tiles("64x64x256x2 64x64x256x3 64x64x128x3 128x64x256x2 64x128x256x2 32x32x128x4"),
-    8: _tiles("32x64x256x2 32x64x256x3 32x32x128x3 32x32x128x4 64x64x256x2 64x32x256x2 64x32x256x3"),
-    16: _tiles("32x32x256x2 32x32x256x3 32x16x128x3 32x32x128x3 32x64x256x2 64x32x256x2"),
+    1: _tiles("128x128x256x2 128x256x256x2 256x128x256x2"),
+    2: _tiles("64x64x128x3 128x64x256x2 128x128x256x2"),
+    4: _tiles("64x64x256x2 64x64x128x3 128x64x256x2 64x128x256x2"),
+    8: _tiles("64x32x256x2 64x64x256x2 32x64x256x3"),
+    16: _tiles("64x32x256x2 32x16x128x3 32x32x256x2"),
 }
+BULK = {1: _tiles("128x256x256x2"), 2: _tiles("64x64x128x3"), 4: _tiles("64x64x128x3"), 8: _tiles("64x32x256x3"),
+        16: _tiles("32x32x128x3")}  # fmt: skip
+SHIFT = {
+    1: _tiles("128x128x256 128x128x128 64x128x128 256x128x256 128x256x256"),
+    2: _tiles("64x64x256 64x128x256 128x64x256 128x128x256 64x64x128"),
+    4: _tiles("64x64x256 64x64x128 128x32x256 64x128x256 128x64x256 64x32x128"),
+    8: _tiles("32x32x256 64x32x256 32x64x256 64x16x128 64x32x128"),
+}
+
+
+def defines(load="once", store="plain", blocks=1):
+    """Macros of a variant: cache policies, and the least number of blocks an SM should hold."""
+    chosen = []
+    if load != "once":
+        chosen.append(("WF_LOAD16", LOADS[load]))
+    if store != "plain":
+        chosen.append(("WF_STORE16", STORES[store]))
+    if blocks != 1:
+        chosen.append(("WF_LEAST_BLOCKS", str(blocks)))
+    return tuple(chosen)
+
+
+def least_blocks(path, tile):
+    """Occupancies worth trying: threads of an SM filled to a half, three quarters, all."""
+    if path == "sm_90":
+        return ()
+    most = 2048 // tile[2]
+    return tuple(sorted({most // 2, 3 * most // 4, most} - {1, 0}))
+
+
+def policies():
+    return [(a, b) for a in LOADS for b in STORES if (a, b) != ("once", "plain")]
 
 
 def problem_for(size, m, n, batch=1, in_place=False):
-    align = plans_align(n * size, m * n * size), plans_align(m * size, m * n * size)
     return plans.TransposeProblem(
         m=m,
         n=n,
@@ -53,8 +101,8 @@ def problem_for(size, m, n, batch=1, in_place=False):
         dst_pitch=m * size,
         src_batch=m * n * size,
         dst_batch=m * n * size,
-        src_align=align[0],
-        dst_align=align[1],
+        src_align=plans_align(n * size, m * n * size),
+        dst_align=plans_align(m * size, m * n * size),
         in_place=in_place,
     )
 
@@ -66,13 +114,46 @@ def plans_align(*values):
     return bits & -bits
 
 
-def variants(size):
-    """Every (label, path, tile, hint) of the sweep."""
-    for tile in PORTABLE[size]:
-        yield f"portable {tile}", "portable", tile, "default"
-    for path in ("sm_80", "sm_90"):
-        for tile in STREAMED[size]:
-            yield f"{path} {tile}", path, tile, "default"
+class Variant(tuple):
+    """(path, tile, group, load, store, blocks); prints as one word for each."""
+
+    def __str__(self):
+        path, tile, group, load, store, blocks = self
+        if tile is None:
+            return f"{path} as tuned {load}/{store}"
+        order = {COLUMN: "columns", 1: "rows"}.get(group, f"g{group}")
+        return f"{path} {'x'.join(map(str, tile))} {order} {load}/{store} b{blocks}"
+
+    @property
+    def defines(self):
+        return defines(*self[3:])
+
+
+def first_round(size, odd):
+    """Every tile in both orders."""
+    tiles = [("portable", t) for t in (SHIFT.get(size, PORTABLE[size]) if odd else PORTABLE[size])]
+    if not odd:
+        tiles += [("sm_80", t) for t in STREAMED[size]] + [("sm_90", t) for t in BULK[size]]
+    return [Variant((path, tile, group, "once", "plain", 1)) for path, tile in tiles for group in GROUPS]
+
+
+def second_round(best):
+    """Cache policies and occupancies for the best of the first round."""
+    found = []
+    for path, tile, group, *_ in best:
+        if path == "portable":
+            found += [Variant((path, tile, group, a, b, 1)) for a, b in policies()]
+        found += [Variant((path, tile, group, "once", "plain", k)) for k in least_blocks(path, tile)]
+        found += [Variant((path, tile, g, "once", "plain", 1)) for g in (8, 32)]
+    return found
+
+
+def third_round(best):
+    """The best cache policy with every occupancy: what each gave alone may add up."""
+    policy = next((v for v in best if v[0] == "portable" and v[3:5] != ("once", "plain")), None)
+    if policy is None:
+        return []
+    return [Variant((*policy[:5], blocks)) for blocks in least_blocks(policy[0], policy[1])]
 
 
 class Bench:
@@ -91,20 +172,22 @@ class Bench:
             "z ^= z >> 29; z *= 0xBF58476D1CE4E5B9ull; x = z ^ (z >> 32)",
             "wf_fill",
         )
+        cupy.get_default_memory_pool().free_all_blocks()
         pairs = []
         for k in range(gpu.buffer_sets(2 * nbytes, most=8)):
-            words = -(-nbytes // 8)
+            words = -(-nbytes // 16) * 2
             source = cupy.empty(words, cupy.uint64)
             fill(k * words + 1, source)
             pairs.append((cupy.zeros(words, cupy.uint64), source))
         return pairs
 
-    def ours(self, problem, path, tile, pairs, group=None, hint="default"):
+    def ours(self, problem, variant, pairs):
         from warpfront.backend import cuda
 
+        path, tile, group, *_ = variant
         options = {} if tile is None else {"tile": tile}
         made = plans.plan(problem, path, **options, **({} if group is None else {"group": group}))
-        chosen = compiling.CompileOptions(defines=HINTS[hint])
+        chosen = compiling.CompileOptions(defines=variant.defines)
         kernel = cuda.load(made.source, made.expression, made.signature, 0, chosen)
         blocks = plans.resident(kernel, made, 0)
 
@@ -119,41 +202,44 @@ class Bench:
         import cupy
 
         carrier = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}[problem.itemsize]
+        shape = (problem.batch, problem.m, problem.n)
         count = problem.batch * problem.m * problem.n
         dst, src = pairs[0]
-        dst.fill(0xA5A5A5A5A5A5A5A5)
-        stream = cupy.cuda.get_current_stream()
-        calls[0](stream.ptr)
-        a = (
-            src.view(cupy.uint8)[: count * problem.itemsize]
-            .view(carrier)
-            .reshape(problem.batch, problem.m, problem.n)
-        )
-        b = (
-            dst.view(cupy.uint8)[: count * problem.itemsize]
-            .view(carrier)
-            .reshape(problem.batch, problem.n, problem.m)
-        )
-        word = "u8" if problem.itemsize == 16 else carrier
-        if problem.itemsize == 16:
-            a = a.view(word).reshape(problem.batch, problem.m, problem.n, 2)
-            b = b.view(word).reshape(problem.batch, problem.n, problem.m, 2)
-        same = bool((a.swapaxes(1, 2) == b).all())
+
+        def array(raw, sizes):
+            flat = raw.view(cupy.uint8)[: count * problem.itemsize]
+            if problem.itemsize == 16:
+                return flat.view("u8").reshape(*sizes, 2)
+            return flat.view(carrier).reshape(sizes)
+
+        if problem.in_place:
+            expected = array(src, shape).swapaxes(1, 2).copy()
+        else:
+            dst.fill(0xA5A5A5A5A5A5A5A5)
+            expected = array(src, shape).swapaxes(1, 2)
+        calls[0](cupy.cuda.get_current_stream().ptr)
+        found = array(src if problem.in_place else dst, (shape[0], shape[2], shape[1]))
+        same = bool((expected == found).all())
         if not same:
             print("  WRONG RESULT", problem, flush=True)
         return same
 
     def peers(self, problem, pairs):
-        """Device copies of the same bytes, and other libraries' transposes."""
+        """Device copies of the same bytes, by the driver and by a kernel, and other libraries' transposes."""
         import cupy
 
         nbytes = problem.batch * problem.m * problem.n * problem.itemsize
         copy = cupy.cuda.runtime.memcpyAsync
         result = {
-            "copy cudaMemcpyAsync": [
+            "cudaMemcpyAsync": [
                 lambda s, d=d, a=a: copy(d.data.ptr, a.data.ptr, nbytes, 3, s) for d, a in pairs
             ]
         }
+        module = cupy.RawModule(code=COPY, options=("-std=c++17",), name_expressions=COPIES.values())
+        count = -(-nbytes // 16)
+        for name, expression in COPIES.items():
+            kernel, each = module.get_function(expression), int(expression[7])
+            result[name] = [self._copy(kernel, -(-count // (512 * each)), d, a, count) for d, a in pairs]
         carrier = {1: "u1", 2: "u2", 4: "f4", 8: "f8", 16: "c16"}[problem.itemsize]
         shape = (problem.batch, problem.m, problem.n)
 
@@ -170,12 +256,9 @@ class Bench:
         except ImportError:
             return result
 
-        def torch_call(d, a, transpose):
-            source, target = torch.as_tensor(as_array(a, shape), device="cuda"), None
-            target = torch.as_tensor(
-                as_array(d, (shape[0], shape[2], shape[1]) if transpose else shape), device="cuda"
-            )
-            source = source.transpose(1, 2) if transpose else source
+        def torch_call(d, a):
+            source = torch.as_tensor(as_array(a, shape), device="cuda").transpose(1, 2)
+            target = torch.as_tensor(as_array(d, (shape[0], shape[2], shape[1])), device="cuda")
 
             def call(stream):
                 with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
@@ -184,14 +267,27 @@ class Bench:
             return call
 
         if problem.itemsize != 2:
-            result["copy torch"] = [torch_call(d, a, False) for d, a in pairs]
-            result["torch"] = [torch_call(d, a, True) for d, a in pairs]
+            result["torch"] = [torch_call(d, a) for d, a in pairs]
         return result
 
-    def time(self, contenders, samples, target=2e-3):
+    @staticmethod
+    def _copy(kernel, blocks, dst, src, count):
+        import cupy
+
+        def call(stream):
+            with cupy.cuda.ExternalStream(stream):
+                kernel((blocks,), (512,), (dst, src, count))
+
+        return call
+
+    def time(self, contenders, samples, target=1e-3):
         from warpfront.bench import gpu
 
         return gpu.time_interleaved(contenders, samples=samples, target_seconds=target)
+
+
+COPIES = {"copy kernel x4": "copy16<4, false>", "copy kernel x4 streaming": "copy16<4, true>"}
+COPY_NAMES = ("cudaMemcpyAsync", *COPIES)
 
 
 class DryBench(Bench):
@@ -200,7 +296,8 @@ class DryBench(Bench):
     def buffers(self, nbytes):
         return [(None, None)]
 
-    def ours(self, problem, path, tile, pairs, group=None, hint="default"):
+    def ours(self, problem, variant, pairs):
+        path, tile, *_ = variant
         plans.plan(problem, path, **({} if tile is None else {"tile": tile}))
         return [None]
 
@@ -208,133 +305,54 @@ class DryBench(Bench):
         return True
 
     def peers(self, problem, pairs):
-        return {"copy cudaMemcpyAsync": [None], "copy torch": [None], "cupy": [None], "torch": [None]}
+        return {name: [None] for name in (*COPY_NAMES, "cupy", "torch")}
 
-    def time(self, contenders, samples, target=2e-3):
+    def time(self, contenders, samples, target=1e-3):
         from warpfront.bench import gpu
 
         return {
-            name: gpu.Samples(tuple(1e-6 * (len(name) + k) for k in range(samples)), 1, 0.1)
+            str(name): gpu.Samples(tuple(1e-6 * (len(str(name)) + k) for k in range(samples)), 1, 0.1)
             for name in contenders
         }
 
 
-def table_row(problem, name, samples, copy):
-    moved = 2 * problem.batch * problem.m * problem.n * problem.itemsize
-    return {
-        "name": name,
-        "bytes": moved,
-        "median_us": samples.median * 1e6,
-        "p95_us": samples.p95 * 1e6,
-        "min_us": samples.minimum * 1e6,
-        "tb_per_s": moved / samples.median * 1e-12,
-        "share_of_copy": copy / samples.median,
-        "samples_us": [round(s * 1e6, 3) for s in samples.seconds],
-        "first_call_s": samples.first_call_seconds,
-    }
+def tune(bench, size, m, n, deadline):
+    """Time tiles, then policies and occupancies of the best, then both together; return a table, best first.
 
+    Each entry: name, median (us), share of the fastest device copy in the same round.
+    """
+    problem, odd = problem_for(size, m, n), m % 16 != 0
+    pairs = bench.buffers(m * n * size)
+    copies = {k: v for k, v in bench.peers(problem, pairs).items() if k in COPY_NAMES}
+    table, known, failed = {}, {}, []
 
-def _more_groups(bench, problem, pairs, best, calls):
-    """More panel heights and cache hints for the best tiles of each path."""
-    more = {}
-    for path, names in best.items():
-        for tile in dict.fromkeys(calls[n][2] for n in names):
-            for group in MORE_GROUPS:
-                more[f"{path} {tile} g{group} default"] = bench.ours(problem, path, tile, pairs, group)
-            for hint in ("plain", "stream") if path == "portable" else ():
-                for group in GROUPS:
-                    more[f"{path} {tile} g{group} {hint}"] = bench.ours(
-                        problem, path, tile, pairs, group, hint
-                    )
-    return more
-
-
-def sweep(bench, size, side, deadline):
-    """All tiles at two panel heights, then more panels and cache hints for the best of each path."""
-    problem = problem_for(size, side, side)
-    pairs = bench.buffers(side * side * size)
-    calls, wrong = {}, []
-    for label, path, tile, hint in variants(size):
-        for group in GROUPS:
-            name = f"{label} g{group} {hint}"
+    def measure(chosen, samples=5):
+        calls = {}
+        for variant in chosen:
             try:
-                calls[name] = (bench.ours(problem, path, tile, pairs, group, hint), path, tile)
-                if not bench.right(problem, calls[name][0], pairs):
-                    wrong.append(name)
+                if str(variant) not in table or samples > 5:
+                    calls[str(variant)] = bench.ours(problem, variant, pairs)
+                    known[str(variant)] = variant
             except Exception as error:  # a variant that cannot run is a finding, not the end of the run
-                print(f"  {name}: {type(error).__name__}: {str(error)[:200]}", flush=True)
-                wrong.append(name)
-                calls.pop(name, None)
-    peers = bench.peers(problem, pairs)
-    first = bench.time({**peers, **{n: c[0] for n, c in calls.items()}}, samples=5, target=1e-3)
-    rows, best = dict(first), {}
-    for path in ("portable", "sm_80", "sm_90"):
-        best[path] = sorted((n for n in calls if calls[n][1] == path), key=lambda n: first[n].median)[:2]
-    more = _more_groups(bench, problem, pairs, best, calls)
-    if perf_counter() < deadline:
-        rows |= bench.time(
-            {**{k: v for k, v in peers.items() if "copy" in k}, **more}, samples=5, target=1e-3
-        )
-    everything = {**{n: c[0] for n, c in calls.items()}, **more}
-    ranked = sorted((n for n in rows if n in everything), key=lambda n: rows[n].median)
-    finalists = [
-        n for path in ("portable", "sm_80", "sm_90") for n in [r for r in ranked if r.startswith(path)][:2]
-    ]
-    finalists += [
-        f"{p} {t} g{plans.GROUP} default"
-        for p, t in (
-            ("portable", plans.TILES[size]),
-            ("sm_80", plans.STREAMED_TILES[size]),
-            ("sm_90", plans.STREAMED_TILES[size]),
-        )
-    ]
-    last = bench.time(
-        {**peers, **{n: everything[n] for n in dict.fromkeys(finalists) if n in everything}}, samples=15
-    )
-    rows |= last
-    copy = min(s.median for n, s in last.items() if n.startswith("copy"))
-    return {
-        "itemsize": size,
-        "m": side,
-        "n": side,
-        "wrong": wrong,
-        "finalists": list(last),
-        "rows": [
-            table_row(problem, n, s, copy) for n, s in sorted(rows.items(), key=lambda kv: kv[1].median)
-        ],
-    }
+                failed.append(f"{variant}: {type(error).__name__}: {str(error)[:120]}")
+        if not calls or perf_counter() > deadline:
+            return
+        times = bench.time({**copies, **calls}, samples, 8e-4)
+        copy = min(times[name].median for name in copies)
+        for name in (*copies, *calls):
+            table[name] = {"name": name, "us": times[name].median * 1e6, "of_copy": copy / times[name].median}
 
+    def ranked(path=None):
+        order = sorted((e for e in table.values() if e["name"] in known), key=lambda e: -e["of_copy"])
+        return [known[e["name"]] for e in order if path is None or known[e["name"]][0] == path]
 
-def shapes(bench):
-    """Odd, narrow, batched and in-place problems with the tuned launch."""
-    result = []
-    jobs = [(s, m, n, 1, False) for s in plans.ELEMENT_BYTES for m, n in ODD]
-    jobs += [(s, 512, 512, 500, False) for s in plans.ELEMENT_BYTES] + [
-        (4, 8, 8, 1_000_000, False),
-        (8, 32, 32, 100_000, False),
-    ]
-    jobs += [(s, side, side, 1, True) for s in plans.ELEMENT_BYTES for side in SIZES]
-    for size, m, n, batch, in_place in jobs:
-        problem = problem_for(size, m, n, batch, in_place)
-        pairs = bench.buffers(m * n * batch * size)
-        ours = {}
-        for path in ("portable", "sm_80", "sm_90"):
-            if path == "portable" or plans.why_not_streamed(problem, whole_chunks=path == "sm_90") is None:
-                ours[path] = bench.ours(problem, path, None, pairs)
-        ok = in_place or all(bench.right(problem, calls, pairs) for calls in ours.values())
-        peers = {k: v for k, v in bench.peers(problem, pairs).items() if "copy" in k}
-        times = bench.time({**peers, **ours}, samples=7, target=1e-3)
-        copy = min(s.median for k, s in times.items() if k.startswith("copy"))
-        result.append(
-            {
-                "itemsize": size,
-                "m": m,
-                "n": n,
-                "batch": batch,
-                "in_place": in_place,
-                "right": ok,
-                "rows": [table_row(problem, k, s, copy) for k, s in times.items()],
-            }
-        )
-        del pairs
-    return result
+    measure(first_round(size, odd))
+    measure(second_round(ranked("portable")[:3] + ranked("sm_80")[:1]))
+    measure(third_round(ranked("portable")))
+    best = ranked()[:3]
+    for name in [str(v) for v in best]:
+        if not bench.right(problem, bench.ours(problem, known[name], pairs), pairs):
+            failed.append(f"WRONG {name}")
+    measure(best, samples=11)
+    rows = sorted(table.values(), key=lambda e: -e["of_copy"])
+    return {"itemsize": size, "m": m, "n": n, "rows": rows, "failed": failed}

@@ -1,4 +1,4 @@
-"""Host overheads of a launch, and the short table, for transpose.py beside it."""
+"""Records of transpose for transpose.py beside it: shapes beside the peers, host overheads, the short table."""
 
 from __future__ import annotations
 
@@ -7,94 +7,228 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from time import perf_counter
 
-from transpose_measure import ROOT, problem_for
+from transpose_measure import COPY_NAMES, ROOT, SIZES, Variant, problem_for
 
+from warpfront.bench.collect import collected, cpu_record, gpu_record, refused
+from warpfront.bench.record import Row, write
 from warpfront.dense import _transpose_cuda as plans
 
+DTYPES = {1: "uint8", 2: "uint16", 4: "float32", 8: "float64", 16: "complex128"}
+SHAPES = (
+    *((side, side, 1, False) for side in SIZES),
+    (4097, 4099, 1, False),
+    (10007, 10009, 1, False),
+    (16384, 16383, 1, False),
+    (512, 512, 500, False),
+    *((side, side, 1, True) for side in SIZES),
+    (1 << 22, 8, 1, False),
+    (8, 1 << 22, 1, False),
+)
+PACKAGES = ("cupy-cuda13x", "torch", "cuda-core")
 
-def overheads():
+
+def as_tuned(path):
+    return Variant((path, None, None, "once", "plain", 1))
+
+
+def automatic(problem):
+    """The path that ``transpose`` takes for the problem on this device."""
+    from warpfront.backend import capability, dispatch
+    from warpfront.dense.transpose import PATHS
+
+    if capability.missing() is not None:
+        return "portable"
+    return dispatch.choose(PATHS, problem, dispatch.Policy(), capability.probe(0), None).path.name
+
+
+def one_row(bench, size, m, n, batch, in_place):
+    problem = problem_for(size, m, n, batch, in_place)
+    pairs = bench.buffers(m * n * batch * size)
+    paths = {"warpfront": automatic(problem)}
+    for path in ("portable", "sm_80", "sm_90"):
+        if path == "portable" or plans.why_not_streamed(problem, whole_chunks=path == "sm_90") is None:
+            paths[f"warpfront {path}"] = path
+    ours = {name: bench.ours(problem, as_tuned(path), pairs) for name, path in paths.items()}
+    right = {name: bench.right(problem, calls, pairs) for name, calls in ours.items()}
+    peers = {k: v for k, v in bench.peers(problem, pairs).items() if not in_place or k in COPY_NAMES}
+    times = bench.time({**peers, **ours}, 9)
+    moved, found = 2 * batch * m * n * size, {}
+    for name, samples in times.items():
+        wrong = "" if right.get(name, True) else "differs from CuPy's transpose"
+        found[name] = collected(
+            samples.seconds,
+            right=not wrong,
+            detail=wrong,
+            algorithm=plans.plan(problem, paths[name]).expression if name in paths else "",
+            bytes=moved,
+            calls_per_sample=samples.calls_per_sample,
+            warmup=1,
+            first_call_seconds=samples.first_call_seconds,
+        )
+    if size == 2:
+        found["torch"] = refused("not offered", "PyTorch has few operations on uint16")
+    copy = min((name for name in COPY_NAMES), key=lambda name: found[name].median)
+    sizes = f"{m} x {n}" if batch == 1 else f"{batch} x {m} x {n}"
+    return Row(
+        f"{sizes}, {DTYPES[size]}",
+        "transpose in place" if in_place else "transpose",
+        {"m": m, "n": n, "batch": batch, "itemsize": size},
+        DTYPES[size],
+        "hashed bits",
+        1,
+        list(ours),
+        found,
+        reference=copy,
+    )
+
+
+def _record(name, rows, options, dry):
+    if dry:
+        return cpu_record(name, rows, {**options, "dry": True})
+    return gpu_record(name, rows, options, packages=PACKAGES)
+
+
+def shapes_record(bench, out, dry, deadline):
+    """Measure the tuned launch on every shape and element size; flush the record as it grows."""
+    rows = []
+    for m, n, batch, in_place in SHAPES:
+        for size in (4, 8, 1, 2, 16):
+            if perf_counter() > deadline:
+                print(f"out of time before {size} bytes {m} x {n}", flush=True)
+                return rows
+            rows.append(one_row(bench, size, m, n, batch, in_place))
+        write(_record("transpose", rows, {"samples": 9, "target_seconds": 1e-3}, dry), out / "transpose.json")
+    return rows
+
+
+def launch_record(out, dry):
     """Host time of one launch at each level, and of the first launch with a cold and a warm disk cache."""
+    if dry:
+        return []
     import cupy
 
     from warpfront.backend import arrays
     from warpfront.bench import gpu
     from warpfront.dense import transpose
 
-    a, out = cupy.zeros((64, 64), "f4"), cupy.zeros((64, 64), "f4")
+    a, result = cupy.zeros((64, 64), "f4"), cupy.zeros((64, 64), "f4")
     problem = replace(problem_for(4, 64, 64), src_align=16, dst_align=16)
     kernel, made, blocks = plans._prepared(problem, "portable", 0)
-    stream, arguments = cupy.cuda.get_current_stream().ptr, (out.data.ptr, a.data.ptr, *made.tail)
-    side = cupy.cuda.Stream(non_blocking=True)
+    stream, arguments = cupy.cuda.get_current_stream().ptr, (result.data.ptr, a.data.ptr, *made.tail)
     simple = cupy.RawKernel('extern "C" __global__ void wf_empty(float* p) {}', "wf_empty")
     levels = {
-        "kernel.launch": lambda: kernel.launch(stream, blocks, made.threads, arguments),
-        "kernel.launch on a side stream": lambda: kernel.launch(side.ptr, blocks, made.threads, arguments),
-        "plans.launch": lambda: plans.launch(problem, "portable", out.data.ptr, a.data.ptr, 0, stream),
-        "arrays.view": lambda: arrays.view(a),
-        "transpose(cupy, out)": lambda: transpose(a, out=out),
-        "transpose(cupy)": lambda: transpose(a),
-        "cupy RawKernel": lambda: simple((1,), (32,), (a,)),
-        "cupy copyto": lambda: cupy.copyto(out, a.T),
+        "kernel only": {
+            "warpfront": lambda: kernel.launch(stream, blocks, made.threads, arguments),
+            "cupy RawKernel": lambda: simple((1,), (32,), (a,)),
+        },
+        "kernel planned": {
+            "warpfront": lambda: plans.launch(problem, "portable", result.data.ptr, a.data.ptr, 0, stream)
+        },
+        "array inspected": {"warpfront": lambda: arrays.view(a)},
+        "transpose(a, out=out)": {
+            "warpfront": lambda: transpose(a, out=result),
+            "cupy": lambda: cupy.copyto(result, a.T),
+        },
     }
     try:
         import torch
 
         t, o = torch.zeros(64, 64, device="cuda"), torch.zeros(64, 64, device="cuda")
-        levels |= {
-            "transpose(torch, out)": lambda: transpose(t, out=o),
-            "torch copy_": lambda: o.copy_(t.t()),
+        levels["transpose(a, out=out), torch arrays"] = {
+            "warpfront": lambda: transpose(t, out=o),
+            "torch": lambda: o.copy_(t.t()),
         }
     except ImportError:
         pass
-    result = {name: gpu.host_overhead(call) * 1e6 for name, call in levels.items()}
-    code = (
-        "import time, cupy, cuda.core;"
-        "from warpfront.backend import capability; from warpfront.dense import transpose;"
-        "a=cupy.zeros((4096,4096),'f4');capability.probe(0);"
-        "cupy.cuda.runtime.deviceSynchronize();t=time.perf_counter();"
-        "transpose(a);cupy.cuda.runtime.deviceSynchronize();print(time.perf_counter()-t)"
+    rows = []
+    for case, calls in levels.items():
+        found = {
+            name: collected(
+                [gpu.host_overhead(call, rounds=1) for _ in range(10)], clock="wall", calls_per_sample=200
+            )
+            for name, call in calls.items()
+        }
+        rows.append(
+            Row(
+                case,
+                "host time of a launch",
+                {"m": 64, "n": 64},
+                "float32",
+                "zeros",
+                None,
+                ["warpfront"],
+                found,
+            )
+        )
+    rows += [_first_launch(case) for case in ("empty disk cache", "filled disk cache")]
+    write(_record("launch", rows, {"rounds": 10, "batch": 200}, dry), out / "launch.json")
+    return rows
+
+
+FIRST = (
+    "import time, cupy, cuda.core;"
+    "from warpfront.backend import capability; from warpfront.dense import transpose;"
+    "a=cupy.zeros((4096,4096),'f4');capability.probe(0);"
+    "cupy.cuda.runtime.deviceSynchronize();t=time.perf_counter();"
+    "transpose(a);cupy.cuda.runtime.deviceSynchronize();print(time.perf_counter()-t)"
+)
+
+
+def _first_launch(case):
+    """New processes each: the first transpose after the context is there."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as kept:
+        for k in range(4):
+            with tempfile.TemporaryDirectory() as fresh:
+                folder = fresh if case.startswith("empty") else kept
+                environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WARPFRONT_CACHE_DIR": folder}
+                command = [sys.executable, "-c", FIRST]
+                done = subprocess.run(
+                    command, capture_output=True, text=True, env=environment, check=False, timeout=30
+                )
+            if done.returncode != 0:
+                found = refused(
+                    "failed", done.stderr.strip().splitlines()[-1] if done.stderr else "no message"
+                )
+                return Row(case, "first launch", {"m": 4096, "n": 4096}, "float32", "zeros", None, ["warpfront"],
+                           {"warpfront": found})  # fmt: skip
+            if k or case.startswith("empty"):
+                seconds.append(float(done.stdout))
+    found = collected(seconds[:3], clock="wall", calls_per_sample=1)
+    return Row(
+        case,
+        "first launch",
+        {"m": 4096, "n": 4096},
+        "float32",
+        "zeros",
+        None,
+        ["warpfront"],
+        {"warpfront": found},
     )
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "WARPFRONT_CACHE_DIR": folder}
-        for name in ("first launch, cold cache (s)", "first launch, warm cache (s)"):
-            done = subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-            )
-            result[name] = float(done.stdout) if done.returncode == 0 else done.stderr[-500:]
-    return result
 
 
-def summary(record):
+def summary(done):
     lines = []
-    for entry in record["sweep"]:
-        shown = [r for r in entry["rows"] if r["name"] in entry["finalists"]]
-        others = [r for r in shown if not r["name"].startswith(("portable", "sm_"))]
-        lines.append(
-            f"{entry['itemsize']} B {entry['m']}^2 wrong: {entry['wrong'] or 'none'} | "
-            + " ".join(
-                f"{r['name']} {r['median_us']:.1f} us ({r['share_of_copy'] * 100:.0f}%)" for r in others
-            )
-        )
-        lines += [
-            f"  {r['share_of_copy'] * 100:6.1f}% {r['median_us']:8.1f} us {r['name']}"
-            for r in shown
-            if r not in others
+    for row in done.get("shapes", []):
+        copy = row.contenders[row.reference].median
+        texts = [
+            f"{name.removeprefix('warpfront ')} {100 * copy / found.median:.0f}%"
+            for name, found in row.contenders.items()
+            if found.median is not None and name != row.reference
         ]
-    for entry in record["shapes"]:
-        rows = "  ".join(
-            f"{r['name']} {r['share_of_copy'] * 100:.0f}%"
-            for r in entry["rows"]
-            if not r["name"].startswith("copy")
+        wrong = [name for name, found in row.contenders.items() if found.status == "wrong"]
+        kind = " in place" if "place" in row.operation else ""
+        lines.append(
+            f"{row.case}{kind}: {1e6 * copy:.1f} us, "
+            + " ".join(texts)
+            + (f" WRONG {wrong}" if wrong else "")
         )
-        kind = (" in place" if entry["in_place"] else "") + ("" if entry["right"] else " WRONG")
-        size = f"{entry['batch']} x {entry['m']} x {entry['n']}"
-        lines.append(f"{entry['itemsize']:2d} B {size}{kind}: {rows}")
-    lines += [
-        f"{name}: {value if isinstance(value, str) else round(value, 3)}"
-        for name, value in record["overheads"].items()
-    ]
-    lines += [
-        f"{name}: exit {value['exit']} {value['last'][0][:100]}" for name, value in record["checks"].items()
-    ]
+    for row in done.get("launch", []):
+        texts = [
+            f"{name} {1e6 * f.median:.2f} us" if f.median else f"{name} {f.detail}"
+            for name, f in row.contenders.items()
+        ]
+        lines.append(f"{row.operation}, {row.case}: " + " ".join(texts))
     return "\n".join(lines)

@@ -4,10 +4,10 @@
 
 | path | kernel | from |
 |---|---|---|
-| ``sm_90`` | ``transpose_bulk``: rows by bulk copies on an mbarrier, persistent blocks | compute capability
-9.0 | | ``sm_80`` | ``transpose_async``: 16-byte asynchronous copies, persistent blocks | 8.0 |
-| ``portable`` | ``transpose_tile``; ``transpose_in_place``; ``transpose_flat`` for narrow and tiny matrices |
-any |
+| ``portable`` | ``transpose_tile``; ``transpose_shift`` for output rows that are not aligned to 16 bytes;
+``transpose_in_place``; ``transpose_flat`` for narrow and tiny matrices | any |
+| ``sm_80`` | ``transpose_async``: 16-byte asynchronous copies, persistent blocks | 8.0 |
+| ``sm_90`` | ``transpose_bulk``: rows by bulk copies on an mbarrier, persistent blocks | 9.0 |
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ STREAMED_TILES = {
     8: (32, 64, 256, 2),
     16: (32, 32, 256, 2),
 }
-# Tile rows of a panel of blocks (see tile_at in transpose.cuh).
-GROUP = 8
+# For output rows that are not aligned; tiles overlap by 16 bytes of rows. 16-byte elements need none.
+SHIFT_TILES = {1: (128, 128, 256), 2: (64, 64, 256), 4: (64, 64, 256), 8: (32, 32, 256)}
+# Tile rows of a panel of blocks (see tile_at in transpose.cuh): column order.
+GROUP = 1 << 20
 # A matrix narrower than this, or no larger than this many elements, would leave most of a tile idle.
 NARROW, TINY = 16, 1024
 FLAT_THREADS, FLAT_EACH = 256, 4
@@ -204,10 +206,16 @@ def _portable(p: TransposeProblem, tile: tuple[int, ...], group: int) -> Plan:
             False,
             (p.n, p.src_pitch, p.src_batch, tiles),
         )
+    vec_in, vec_out = _bool(p.src_align == 16), _bool(p.dst_align == 16)
+    if p.dst_align < 16 and p.itemsize in SHIFT_TILES:
+        rows, columns, threads = tile[:3] if tile is not TILES[p.itemsize] else SHIFT_TILES[p.itemsize]
+        expression = f"transpose_shift<{p.itemsize}, {rows}, {columns}, {threads}, {vec_in}>"
+        rows -= 16 // p.itemsize
+    else:
+        expression = f"transpose_tile<{p.itemsize}, {rows}, {columns}, {threads}, {vec_in}, {vec_out}>"
     tiles_m, tiles_n = -(-p.m // rows), -(-p.n // columns)
-    vec = f"{_bool(p.src_align == 16)}, {_bool(p.dst_align == 16)}"
-    expression = f"transpose_tile<{p.itemsize}, {rows}, {columns}, {threads}, {vec}>"
-    tail = (p.m, p.n, p.dst_pitch, p.src_pitch, p.dst_batch, p.src_batch, tiles_m, tiles_n, group)
+    order = min(group, tiles_m)
+    tail = (p.m, p.n, p.dst_pitch, p.src_pitch, p.dst_batch, p.src_batch, tiles_m, tiles_n, order)
     return Plan(source, expression, _TILE_SIGNATURE, p.batch * tiles_m * tiles_n, threads, 0, False, tail)
 
 
@@ -217,7 +225,8 @@ def _streamed(p: TransposeProblem, path: str, tile: tuple[int, ...], group: int)
     tiles_m, tiles_n = -(-p.m // rows), -(-p.n // columns)
     count = p.batch * tiles_m * tiles_n
     expression = f"{kernel}<{p.itemsize}, {rows}, {columns}, {threads}, {stages}>"
-    tail = (p.m, p.n, p.dst_pitch, p.src_pitch, p.dst_batch, p.src_batch, tiles_m, tiles_n, group, count)
+    order = min(group, tiles_m)
+    tail = (p.m, p.n, p.dst_pitch, p.src_pitch, p.dst_batch, p.src_batch, tiles_m, tiles_n, order, count)
     shared = shared_bytes(path, p.itemsize, (rows, columns, threads, stages))
     return Plan(FOLDER / f"{kernel}.cu", expression, _STREAM_SIGNATURE, count, threads, shared, True, tail)
 
@@ -229,8 +238,11 @@ def instantiations() -> list[tuple[FilePath, tuple[str, ...], int]]:
         for a in (True, False):
             portable += [
                 f"transpose_tile<{size}, {rows}, {columns}, {threads}, {_bool(a)}, {_bool(b)}>"
-                for b in (True, False)
+                for b in ((True, False) if size == 16 else (True,))
             ]
+            if size in SHIFT_TILES:
+                shape = ", ".join(map(str, SHIFT_TILES[size]))
+                portable.append(f"transpose_shift<{size}, {shape}, {_bool(a)}>")
             portable.append(f"transpose_in_place<{size}, {min(rows, columns)}, {threads}, {_bool(a)}>")
         portable.append(f"transpose_flat<{size}, {FLAT_THREADS}, {FLAT_EACH}>")
     result = [(FOLDER / "transpose.cu", tuple(portable), 75)]

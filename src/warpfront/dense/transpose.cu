@@ -12,20 +12,22 @@
 // barrier also separates the last read of either tile from device memory from the first write over it; no
 // other block touches the pair.
 //
-// Accesses are 16 bytes where a side's base and pitch are multiples of 16 (VecIn, VecOut), else one element
-// each. Pitches and batch strides are in bytes. Literature: G. Ruetsch, P. Micikevicius, Optimizing matrix
-// transpose in CUDA (2009), for the tile, the padding and the diagonal order.
+// Accesses are 16 bytes. Where a side's base or pitch is no multiple of 16, each row is still read and written in
+// the 16-byte chunks of device memory that it lies in, and its bytes are shifted in registers: VecIn = false reads
+// the two chunks that hold the 16 bytes wanted; transpose_shift writes whole chunks only, each by one block. Edges
+// of the matrix, 16-byte elements at odd multiples of 8, and unaligned squares in place go element by element.
+// Pitches and batch strides are in bytes. Literature: G. Ruetsch, P. Micikevicius, Optimizing matrix transpose in
+// CUDA (2009), for the tile, the padding and the diagonal order.
 #include "transpose.cuh"
 
-#ifdef WF_PLAIN_HINTS
-#define WF_LOAD16 wf::load16
-#define WF_STORE16 wf::store16
-#elif defined(WF_STREAM_HINTS)
+#ifndef WF_LOAD16
 #define WF_LOAD16 wf::load16_stream
-#define WF_STORE16 wf::store16_stream
-#else
-#define WF_LOAD16 wf::load16_stream
+#endif
+#ifndef WF_STORE16
 #define WF_STORE16 wf::store16
+#endif
+#ifndef WF_LEAST_BLOCKS
+#define WF_LEAST_BLOCKS 1
 #endif
 
 namespace wf {
@@ -109,6 +111,108 @@ WF_DEVICE void fill_tile(padded_tile<B, TR, TC>& s, const u8* src, i64 pitch, i6
   }
 }
 
+// The 16 bytes at p, of which `after` to the end of the row (what lies beyond reads as zero) and `before` from its
+// beginning may be touched: from the two chunks they lie in, or at the row's ends one by one.
+template <int B>
+WF_DEVICE vec16 load_unaligned(const u8* p, i64 before, i64 after) {
+  const u32 shift = offset_in_chunk(p);
+  if (before >= shift && after >= 32 - static_cast<i64>(shift)) {
+    return shifted_bytes<B>(load16(p - shift), load16(p - shift + 16), shift);
+  }
+  vec16 v = {{0, 0, 0, 0}};
+  WF_UNROLL
+  for (int e = 0; e < element<B>::kChunk; ++e)
+    if (e * B < after) set_element<B>(v, e, load_element<B>(p + e * B));
+  return v;
+}
+
+// As fill_tile with Vec, for rows at any address; `before` bytes of each row lie before the tile.
+template <int B, int TR, int TC, int Threads>
+WF_DEVICE void fill_unaligned(padded_tile<B, TR, TC>& s, const u8* src, i64 pitch, i64 before, i64 rows, i64 columns) {
+  typedef element<B> E;
+  constexpr int P = E::kPacked, V = E::kChunk, kAcross = TC / V < 8 ? TC / V : 8;
+  constexpr int kItems = (TR / P) * (TC / V), kEach = kItems / Threads;
+  static_assert(kItems % Threads == 0 && TC % (V * kAcross) == 0, "tile does not divide among the threads");
+  const int thread = static_cast<int>(threadIdx.x);
+  // Every chunk is inside its row: no tests are left between the loads.
+  const bool inside = rows >= TR && before >= 16 && columns >= TC + V;
+  vec16 raw[kEach][P];
+  if (inside) {
+    vec16 next[kEach][P];
+    WF_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      const int item = thread + i * Threads;
+      const int q = item / kAcross % (TR / P), k = item % kAcross + item / (kAcross * (TR / P)) * kAcross;
+      WF_UNROLL
+      for (int p = 0; p < P; ++p) {
+        const u8* at = src + (q * P + p) * pitch + k * 16;
+        at -= offset_in_chunk(at);
+        raw[i][p] = load16(at), next[i][p] = load16(at + 16);
+      }
+    }
+    WF_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      const int q = (thread + i * Threads) / kAcross % (TR / P);
+      WF_UNROLL
+      for (int p = 0; p < P; ++p)
+        raw[i][p] = shifted_bytes<B>(raw[i][p], next[i][p], offset_in_chunk(src + (q * P + p) * pitch));
+    }
+  } else {
+    WF_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      const int item = thread + i * Threads;
+      const int q = item / kAcross % (TR / P), k = item % kAcross + item / (kAcross * (TR / P)) * kAcross;
+      WF_UNROLL
+      for (int p = 0; p < P; ++p)
+        raw[i][p] = load_unaligned<B>(src + (q * P + p) * pitch + k * 16, before + k * 16,
+                                      q * P + p < rows ? columns * B - k * 16 : 0);
+    }
+  }
+  WF_UNROLL
+  for (int i = 0; i < kEach; ++i) {
+    const int item = thread + i * Threads;
+    const int q = item / kAcross % (TR / P), k = item % kAcross + item / (kAcross * (TR / P)) * kAcross;
+    typename padded_tile<B, TR, TC>::word_type out[V];
+    rows_to_words<B>(raw[i], out);
+    WF_UNROLL
+    for (int e = 0; e < V; ++e) s.at[q][k * V + e] = out[e];
+  }
+}
+
+// Shared memory -> output rows at any address. The tile's own rows are its first TR - V: it writes the chunks of
+// device memory that begin in them, whose last bytes are of the V rows beyond, and as the first of its column
+// (`head`) also what lies before the first chunk.
+template <int B, int TR, int TC, int Threads>
+WF_DEVICE void drain_unaligned(const padded_tile<B, TR, TC>& s, u8* dst, i64 pitch, i64 rows, i64 columns, bool head) {
+  typedef element<B> E;
+  constexpr int P = E::kPacked, V = E::kChunk, N = E::kWordsPerChunk, kSlots = (TR - V) / V;
+  for (int item = static_cast<int>(threadIdx.x); item < kSlots * TC; item += Threads) {
+    const int c = item / kSlots, j = item % kSlots;
+    if (c >= columns) break;
+    u8* const row = dst + c * pitch;
+    const int skipped = static_cast<int>(16 - offset_in_chunk(row)) % 16 / B, r = skipped + j * V;
+    vec16 v = {{0, 0, 0, 0}};
+    WF_UNROLL
+    for (int w = 0; w < N; ++w) {
+      if constexpr (P == 1) {
+        set_element<E::kWordBytes>(v, w, s.at[r + w][c]);
+      } else {
+        const u64 pair = s.at[r / P + w][c] | static_cast<u64>(s.at[r / P + w + 1][c]) << 32;
+        v.w[w] = static_cast<u32>(pair >> (r % P * 8 * B));
+      }
+    }
+    store_chunk<B>(row + r * B, rows - r, v);
+    if (head && j == 0) {
+      for (int e = 0; e < skipped && e < rows; ++e) {
+        vec16 one = {{0, 0, 0, 0}};
+        set_element<E::kWordBytes>(one, 0, s.at[e / P][c]);
+        if constexpr (P > 1) one.w[0] >>= e % P * 8 * B;
+        store_element<B>(row + e * B, get_element<B>(one, 0));
+      }
+    }
+  }
+}
+
 // Shared memory -> output tile of `columns` rows of `rows` elements. Lanes run along an output row, that is
 // down a column.
 template <int B, int TR, int TC, int Threads, bool Vec>
@@ -154,7 +258,7 @@ WF_DEVICE void drain_tile(const padded_tile<B, TR, TC>& s, u8* dst, i64 pitch, i
 
 // dst[batch][c][r] = src[batch][r][c], m x n -> n x m. One block to a tile, blocks numbered by tile_at.
 template <int B, int TR, int TC, int Threads, bool VecIn, bool VecOut>
-__global__ void __launch_bounds__(Threads)
+__global__ void __launch_bounds__(Threads, WF_LEAST_BLOCKS)
     transpose_tile(unsigned char* dst, const unsigned char* src, long long m, long long n, long long dst_pitch,
                    long long src_pitch, long long dst_batch, long long src_batch, long long tiles_m, long long tiles_n,
                    long long group) {
@@ -164,16 +268,42 @@ __global__ void __launch_bounds__(Threads)
   const i64 row = t.row * TR, column = t.column * TC;
   src += t.batch * src_batch + row * src_pitch + column * B;
   dst += t.batch * dst_batch + column * dst_pitch + row * B;
-  if (row + TR <= m && column + TC <= n) {
-    // Sizes known at compile time: no edge tests are left in the inner loops.
+  // Sizes known at compile time leave no edge tests in the inner loops.
+  const bool whole = row + TR <= m && column + TC <= n;
+  if constexpr (!VecIn && B < 16) {
+    fill_unaligned<B, TR, TC, Threads>(s, src, src_pitch, column * B, m - row, n - column);
+  } else if (whole) {
     fill_tile<B, TR, TC, Threads, VecIn>(s, src, src_pitch, TR, TC);
-    __syncthreads();
-    drain_tile<B, TR, TC, Threads, VecOut>(s, dst, dst_pitch, TR, TC);
   } else {
     fill_tile<B, TR, TC, Threads, VecIn>(s, src, src_pitch, m - row, n - column);
-    __syncthreads();
+  }
+  __syncthreads();
+  if (whole) {
+    drain_tile<B, TR, TC, Threads, VecOut>(s, dst, dst_pitch, TR, TC);
+  } else {
     drain_tile<B, TR, TC, Threads, VecOut>(s, dst, dst_pitch, m - row, n - column);
   }
+}
+
+// As transpose_tile, for output rows at any address: tiles lie TR - 16 / B rows apart and overlap by the rest.
+template <int B, int TR, int TC, int Threads, bool VecIn>
+__global__ void __launch_bounds__(Threads, WF_LEAST_BLOCKS)
+    transpose_shift(unsigned char* dst, const unsigned char* src, long long m, long long n, long long dst_pitch,
+                    long long src_pitch, long long dst_batch, long long src_batch, long long tiles_m, long long tiles_n,
+                    long long group) {
+  using namespace wf;
+  __shared__ padded_tile<B, TR, TC> s;
+  const tile t = tile_at(blockIdx.x, tiles_m, tiles_n, group);
+  const i64 row = t.row * (TR - element<B>::kChunk), column = t.column * TC;
+  src += t.batch * src_batch + row * src_pitch + column * B;
+  dst += t.batch * dst_batch + column * dst_pitch + row * B;
+  if constexpr (VecIn) {
+    fill_tile<B, TR, TC, Threads, true>(s, src, src_pitch, m - row, n - column);
+  } else {
+    fill_unaligned<B, TR, TC, Threads>(s, src, src_pitch, column * B, m - row, n - column);
+  }
+  __syncthreads();
+  drain_unaligned<B, TR, TC, Threads>(s, dst, dst_pitch, m - row, n - column, t.row == 0);
 }
 
 // a[batch] = a[batch]^T for square n x n. Block number k -> pair (i, j), i <= j, of `tiles` tiles a side, by

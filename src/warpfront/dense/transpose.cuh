@@ -69,6 +69,30 @@ WF_DEVICE void set_element(vec16& v, int e, typename word_of<B>::type x) {
   }
 }
 
+// Bytes from the last multiple of 16 to p.
+WF_DEVICE u32 offset_in_chunk(const void* p) { return static_cast<u32>(reinterpret_cast<u64>(p) & 15); }
+
+// Bytes shift, ..., shift + 15 of two neighbouring chunks; shift < 16 is a multiple of B.
+template <int B>
+WF_DEVICE vec16 shifted_bytes(const vec16& low, const vec16& high, u32 shift) {
+  u32 w[8];
+  WF_UNROLL
+  for (int i = 0; i < 4; ++i) w[i] = low.w[i], w[i + 4] = high.w[i];
+  WF_UNROLL
+  for (int i = 0; i < 6; ++i) w[i] = shift & 8 ? w[i + 2] : w[i];
+  if constexpr (B <= 4) {
+    WF_UNROLL
+    for (int i = 0; i < 5; ++i) w[i] = shift & 4 ? w[i + 1] : w[i];
+  }
+  vec16 v;
+  WF_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (B < 4) v.w[i] = static_cast<u32>((w[i] | static_cast<u64>(w[i + 1]) << 32) >> (shift % 4 * 8));
+    else v.w[i] = w[i];
+  }
+  return v;
+}
+
 // out[b] = byte b of each of the four words, in order: a 4 x 4 transpose of bytes.
 WF_DEVICE void transpose_bytes(u32 a, u32 b, u32 c, u32 d, u32 (&out)[4]) {
   const u32 ab01 = __byte_perm(a, b, 0x5140), ab23 = __byte_perm(a, b, 0x7362);
@@ -136,13 +160,15 @@ struct tile {
 
 // Tiles are numbered batch by batch; within a matrix in panels of `group` tile rows, down the panel first.
 // Neighbouring blocks then read neighbouring segments of the input's rows and write neighbouring segments of
-// the output's rows, both within one sweep of the L2. group = 1 is row order; group = 0 is the diagonal
-// order, in which blocks that run together share neither a row nor a column.
+// the output's rows, both within one sweep of the L2. group = 1 is row order, group = tiles_m column order, and no
+// larger one is passed; group = 0 is the diagonal order, in which blocks that run together share neither a row nor
+// a column.
 WF_DEVICE tile tile_at(i64 index, i64 tiles_m, i64 tiles_n, i64 group) {
   const u32 rows = static_cast<u32>(tiles_m), columns = static_cast<u32>(tiles_n);
   const u64 per_matrix = static_cast<u64>(tiles_m) * static_cast<u64>(tiles_n);
   tile t;
-  t.batch = static_cast<i64>(static_cast<u64>(index) / per_matrix);
+  // The first matrix, often the only one, needs no division of 64 bits.
+  t.batch = static_cast<u64>(index) < per_matrix ? 0 : static_cast<i64>(static_cast<u64>(index) / per_matrix);
   const u32 k = static_cast<u32>(static_cast<u64>(index) - static_cast<u64>(t.batch) * per_matrix);
   if (group == 0) {
     const u32 row = k % rows;

@@ -14,6 +14,10 @@
 #include "async_copy.cuh"
 #include "transpose.cuh"
 
+#ifndef WF_LEAST_BLOCKS
+#define WF_LEAST_BLOCKS 1
+#endif
+
 #if WF_ARCH >= 800
 
 namespace wf {
@@ -82,7 +86,7 @@ WF_DEVICE void write_tile(const u8* buffer, u8* dst, i64 pitch, i64 rows, i64 co
 
 // As transpose_tile; `count` = batch * tiles_m * tiles_n tiles are shared out among the blocks.
 template <int B, int TR, int TC, int Threads, int Stages>
-__global__ void __launch_bounds__(Threads)
+__global__ void __launch_bounds__(Threads, WF_LEAST_BLOCKS)
     transpose_async(unsigned char* dst, const unsigned char* src, long long m, long long n, long long dst_pitch,
                     long long src_pitch, long long dst_batch, long long src_batch, long long tiles_m, long long tiles_n,
                     long long group, long long count) {

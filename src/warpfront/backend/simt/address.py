@@ -148,7 +148,7 @@ def _launch_file(
     for _, offset, size in built.shared:
         body += struct.pack("<II", offset, size)
     for buffer in buffers:
-        body += struct.pack("<QQ", buffer.array.nbytes, buffer.mode)
+        body += struct.pack("<QQ", buffer.array.nbytes, buffer.placed)
         body += bytes(buffer.array.nbytes) if buffer.mode == UNWRITTEN else buffer.array.tobytes()
     for p in packed:
         body += struct.pack("<II", len(p.data), len(p.pointers)) + p.data

@@ -85,6 +85,11 @@ class Buffer:
     array: NDArray[Any]
     mode: int
 
+    @property
+    def placed(self) -> int:
+        """Mode, and the array's offset from a multiple of 16 bytes: the kernel gets an address with the same."""
+        return self.mode | int(self.array.ctypes.data) % 16 << 4
+
 
 @dataclass(frozen=True)
 class Packed:

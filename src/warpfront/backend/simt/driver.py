@@ -217,7 +217,7 @@ class _Run:
                 f"the SIMT runner could not reserve {room} bytes of global memory with their shadow"
             )
         at = [
-            lib.simt_buffer(a.nbytes, b.mode, a.ctypes.data)
+            lib.simt_buffer(a.nbytes, b.placed, a.ctypes.data)
             for a, b in zip(inputs, self.buffers, strict=True)
         ]
         values = [ctypes.create_string_buffer(relocate(p, at.__getitem__), len(p.data)) for p in self.packed]

@@ -29,3 +29,24 @@ SIMT_INLINE uint1 make_uint1(unsigned x) { return {x}; }
 SIMT_INLINE uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 SIMT_INLINE uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 SIMT_INLINE uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+namespace simt {
+// One access of 16 bytes, which the runner checks for its alignment, as the device does. The host must not fault on
+// it before that is reported, so its own type asks for less.
+typedef unsigned quad __attribute__((vector_size(16), may_alias, aligned(4)));
+template <typename V>
+SIMT_INLINE V load_aligned(const void *p) {
+  static_assert(sizeof(V) == sizeof(quad), "16 bytes");
+  const quad q = *static_cast<const quad *>(p);
+  V v;
+  __builtin_memcpy(&v, &q, sizeof v);
+  return v;
+}
+template <typename V>
+SIMT_INLINE void store_aligned(void *p, const V &v) {
+  static_assert(sizeof(V) == sizeof(quad), "16 bytes");
+  quad q;
+  __builtin_memcpy(&q, &v, sizeof q);
+  *static_cast<quad *>(p) = q;
+}
+}  // namespace simt

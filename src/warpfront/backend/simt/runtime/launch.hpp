@@ -152,16 +152,22 @@ int simt_begin(std::uint64_t bytes, const rt::Range *shared_vars, unsigned n_var
   g.arena_used = 1024;
   return 0;
 }
-// mode 0: read only, 1: read and written, 2: unwritten (poison). At least 1 KiB of no-man's-land on both sides.
+// mode & 3: 0 read only, 1 read and written, 2 unwritten (poison); mode >> 4: bytes from a multiple of 16, which the
+// kernel sees. At least 1 KiB of no-man's-land on both sides.
 void *simt_buffer(std::uint64_t bytes, int mode, const void *data) {
   using rt::g;
+  const rt::uptr offset = static_cast<unsigned>(mode) >> 4;
+  mode &= 3;
 #ifdef SIMT_ASAN
-  void *p = std::aligned_alloc(256, (bytes + 255) & ~rt::uptr(255));
-  ASAN_POISON_MEMORY_REGION(static_cast<char *>(p) + bytes, ((bytes + 255) & ~rt::uptr(255)) - bytes);
+  const rt::uptr whole = (offset + bytes + 255) & ~rt::uptr(255);
+  char *begin = static_cast<char *>(std::aligned_alloc(256, whole));
+  ASAN_POISON_MEMORY_REGION(begin, offset);
+  ASAN_POISON_MEMORY_REGION(begin + offset + bytes, whole - offset - bytes);
+  void *p = begin + offset;
 #else
-  void *p = reinterpret_cast<void *>(g.arena_lo + g.arena_used);
-  rt::mark_valid(g.arena_cells, g.arena_used, bytes, mode != 2, mode == 0 ? rt::cf_read_only : 0);
-  g.arena_used += (bytes + 1024 + 255) & ~rt::uptr(255);
+  void *p = reinterpret_cast<void *>(g.arena_lo + g.arena_used + offset);
+  rt::mark_valid(g.arena_cells, g.arena_used + offset, bytes, mode != 2, mode == 0 ? rt::cf_read_only : 0);
+  g.arena_used += (offset + bytes + 1024 + 255) & ~rt::uptr(255);
 #endif
   if (mode == 2) std::memset(p, 0xff, bytes);
   else std::memcpy(p, data, bytes);

@@ -52,7 +52,7 @@ static int replay(std::FILE *in, const char *out_path) {
   std::FILE *out = std::fopen(out_path, "wb");
   if (!out || !put(out, &result, sizeof result) || !put(out, g.findings.data(), g.findings.size() * sizeof(Finding))) return 99;
   for (u32 k = 0; k < h.n_buffers; ++k)
-    if (sizes[k].mode != 0 && !put(out, at[k], sizes[k].bytes)) return 99;
+    if ((sizes[k].mode & 3) != 0 && !put(out, at[k], sizes[k].bytes)) return 99;
   return std::fclose(out) ? 99 : 0;
 }
 }  // namespace rt
