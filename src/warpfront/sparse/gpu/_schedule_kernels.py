@@ -1,0 +1,73 @@
+"""Compiled part of the GPU plan: subtrees, levels, assembly maps as ranges, entries sorted for tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpfront.backend.jit import njit
+
+__all__ = ["gather_below", "levels", "ranges", "subtrees"]
+
+
+@njit(cache=True, nogil=True)
+def subtrees(parent, rows, flops, most_rows, cap):
+    """Roots of subtrees that one warp takes: all fronts of at most ``most_rows`` rows, at most ``cap`` flops.
+
+    Returns ``(root, first, weight)``: for each node the root of the subtree it lies in (-1: none), the first node
+    of its own subtree, and that subtree's flops.
+    """
+    count = parent.size
+    below = flops.copy()
+    largest = rows.copy()
+    first = np.arange(count)
+    for s in range(count):
+        p = parent[s]
+        if p >= 0:
+            below[p] += below[s]
+            largest[p] = max(largest[p], largest[s])
+            first[p] = min(first[p], first[s])
+    root = np.full(count, -1, np.int64)
+    for t in range(count):
+        s = count - 1 - t
+        p = parent[s]
+        if p >= 0 and root[p] >= 0:
+            root[s] = root[p]
+        elif largest[s] <= most_rows and below[s] <= cap:
+            root[s] = s
+    return root, first, below
+
+
+@njit(cache=True, nogil=True)
+def levels(parent, root):
+    """Level of each node: 0 for subtrees and leaves, else one more than the highest child."""
+    level = np.zeros(parent.size, np.int64)
+    for s in range(parent.size):
+        p = parent[s]
+        if p >= 0 and root[p] < 0:
+            level[p] = max(level[p], level[s] + 1)
+    return level
+
+
+@njit(cache=True, nogil=True)
+def gather_below(front_ptr, width, source, below_ptr, out):
+    """Copy the part of ``source`` (laid out as the fronts' indices) that belongs to the rows below."""
+    for s in range(width.size):
+        begin = front_ptr[s] + width[s]
+        for i in range(below_ptr[s + 1] - below_ptr[s]):
+            out[below_ptr[s] + i] = source[begin + i]
+
+
+@njit(cache=True, nogil=True)
+def ranges(parent, rows, below_ptr, maps, range_ptr, out):
+    """For each node, the first of its rows below that lies at or behind row 32 b of the parent, for every b."""
+    for s in range(parent.size):
+        p = parent[s]
+        if p < 0:
+            continue
+        count = below_ptr[s + 1] - below_ptr[s]
+        at = 0
+        bins = (rows[p] + 31) // 32
+        for b in range(bins + 1):
+            while at < count and maps[below_ptr[s] + at] < 32 * b:
+                at += 1
+            out[range_ptr[s] + b] = at

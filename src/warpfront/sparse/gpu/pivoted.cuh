@@ -1,0 +1,287 @@
+// L D L^T with cooperative pivot search of a front in shared memory: one thread a row, every decision that of a
+// serial scan (sparse/numeric/_ldlt_kernels.py holds the CPU's; the rule is Duff and Reid 1983 with the 1x1 / 2x2
+// choice of Bunch and Kaufman 1977).
+//
+// Panels of at most 32 columns. A candidate column is brought up to date when it is looked at, the columns behind the
+// panel when it ends. W = L D is formed from L and D, one panel column a lane, and passed on by shuffles.
+//
+// One step, and what each barrier separates:
+//   pass 1  x = column k; r and lambda = first maximum over the fully summed rows behind k, maximum of all rows
+//           below -> slots.  BARRIER: slots written | folded by every warp.
+//   pass 2  (only where the diagonal is not clearly good) y = column r; the four maxima of the 1x1 test at r and of
+//           the 2x2 test -> slots.  BARRIER: slots written, all reads of the columns done | folded, rows exchanged.
+//   apply   interchange, columns of L, D.  BARRIER: columns written | read by the next step.
+// The slots of two passes are apart, and a pass's slots are written again only behind the third barrier.
+// Maxima propagate NaN, and equal values give the smaller index.
+#pragma once
+#include "front.cuh"
+
+namespace wf {
+
+enum : int { kNoPivot, kOnePivot, kTwoPivot, kZeroPivot };
+
+template <typename T>
+struct PivotScratch {
+  indexed<T> top[kMaxWarps];
+  T low[kMaxWarps];
+  T rest[4][kMaxWarps];
+  T pick[6];  // x_k, x_r, x_{k+1}, y_r, y_k, y_{k+1}
+  Diagonal<T> d;
+  i32 stats[kStats];
+};
+
+// Maximum over the team of one value a thread, through `slots`; the caller's barrier lies between put and take.
+template <typename T>
+WF_DEVICE void put_max(T v, T* slots, int warp) {
+  v = warp_max(v);
+  if (lane_id() == 0) slots[warp] = v;
+}
+template <int Threads, typename T>
+WF_DEVICE T take_max(const T* slots) {
+  return warp_max(slots[min_of(lane_id(), Threads / kWarp - 1)]);
+}
+
+// Element (row, j) of the trailing matrix brought up to date by the panel's columns begin..k; row >= k.
+template <typename T>
+WF_DEVICE T current(const T* a, int ld, int row, bool live, int begin, int k, int j, const Diagonal<T>& d) {
+  const int lane = lane_id(), depth = k - begin;
+  T w = T(0);
+  if (lane < depth) {
+    const T* l = a + (begin + lane) * ld + j;
+    w = l[0] * d.own[kLead + lane] + l[d.step[kLead + lane] * ld] * d.other[kLead + lane];
+  }
+  T x = !live ? T(0) : row < j ? a[row * ld + j] : a[j * ld + row];
+  for (int p = 0; p < depth; ++p) {
+    const T wp = __shfl_sync(kFullMask, w, p);
+    if (live) x = fma(-a[(begin + p) * ld + row], wp, x);
+  }
+  return x;
+}
+
+// Interchanges columns k < r: rows of the finished columns, and the trailing triangle (its stored, not updated values).
+// Row i of column k is touched by thread i alone.
+template <int Threads, typename T>
+WF_DEVICE void exchange(T* a, int ld, int rows, int finished, int k, int r, i32* order) {
+  if (k == r) return;
+  const int i = team_rank<Threads>();
+  for (int p = i; p < finished; p += Threads) {
+    const T t = a[p * ld + k];
+    a[p * ld + k] = a[p * ld + r], a[p * ld + r] = t;
+  }
+  if (i >= k && i < rows && i != r) {
+    T* mine = a + k * ld + i;
+    T* other = i == k ? a + r * ld + r : i < r ? a + i * ld + r : a + r * ld + i;
+    const T t = *mine;
+    *mine = *other, *other = t;
+  }
+  if (i == 0) {
+    const i32 t = order[k];
+    order[k] = order[r], order[r] = t;
+  }
+}
+
+// What the second pass decides: the pivot's kind, and the row it is taken from.
+template <typename T>
+struct Choice {
+  int kind, place;
+};
+
+template <typename T>
+WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T below, T y_full, T y_below, T x_rest, T y_next, T u) {
+  const T alpha = T(0.6403882032022076);
+  const T akk = abs_value(pick[0]), arr = abs_value(pick[3]);
+  const T y_all = nan_max(y_full, y_below);
+  if (akk * y_full >= alpha * size * size && akk >= u * below) return {kOnePivot, k};
+  if (arr >= alpha * y_full && arr >= u * y_all) return {kOnePivot, r};
+  if (size > T(0)) {
+    const T determinant = abs_value((pick[0] / size) * (pick[3] / size) - T(1));
+    const T y_rest = nan_max(y_next, y_below), limit = determinant * size / u;
+    if (determinant > T(1e-8) && arr / size * x_rest + y_rest <= limit && x_rest + akk / size * y_rest <= limit)
+      return {kTwoPivot, r};
+  }
+  if (akk > T(0) && akk >= u * below) return {kOnePivot, k};
+  if (arr > T(0) && arr >= u * y_all) return {kOnePivot, r};
+  return {kNoPivot, k};
+}
+
+// Columns from `k` on until the panel is full or the candidates are used up; returns the first one not eliminated.
+// `candidates` comes back reduced by the columns that were rejected and moved behind the others.
+template <int Threads, typename T>
+WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& candidates, bool force, const T* rule,
+                          PivotScratch<T>& s, i32* order) {
+  const int i = team_rank<Threads>(), warp = i / kWarp;
+  const T alpha = T(0.6403882032022076), u = rule[kThreshold], zero = rule[kZero], doubt = rule[kDoubt];
+  const T floor = rule[kEpsilon];
+  int k = begin;
+  while (k < candidates && k - begin < kPanel) {
+    const bool live = i >= k && i < rows;
+    T x = current(a, ld, i, live, begin, k, k, s.d), y = T(0);
+    const T size_x = abs_value(x);
+    indexed<T> best = {T(0), kNone};
+    if (i > k && i < width && !(size_x == T(0))) best.value = size_x, best.index = i;
+    best = warp_arg_max(best);
+    if (lane_id() == 0) s.top[warp] = best;
+    put_max(live && i >= width ? size_x : T(0), s.low, warp);
+    if (i == k) s.pick[0] = x;
+    team_sync<Threads>();
+    best = warp_arg_max(s.top[min_of(lane_id(), Threads / kWarp - 1)]);
+    const int r = best.index == kNone ? -1 : best.index;
+    const T size = r < 0 ? T(0) : best.value;
+    const T below = nan_max(size, take_max<Threads>(s.low));
+    const T xk = s.pick[0], akk = abs_value(xk), largest = nan_max(akk, below);
+    Choice<T> choice = {kOnePivot, k};
+    T pivot = xk;
+    if (largest <= zero) {
+      choice.kind = kZeroPivot;
+    } else if (!(akk >= alpha * size && akk >= u * below)) {
+      choice.kind = kNoPivot;
+      if (r >= 0) {
+        y = current(a, ld, i, live, begin, k, r, s.d);
+        const T size_y = abs_value(y);
+        const bool other = live && i != r;
+        put_max(other && i < width ? size_y : T(0), s.rest[0], warp);
+        put_max(live && i >= width ? size_y : T(0), s.rest[1], warp);
+        put_max(other && i > k ? size_x : T(0), s.rest[2], warp);
+        put_max(other && i > k && i < width ? size_y : T(0), s.rest[3], warp);
+        if (i == r) s.pick[1] = x, s.pick[3] = y;
+        if (i == k + 1) s.pick[2] = x, s.pick[5] = y;
+        if (i == k) s.pick[4] = y;
+        team_sync<Threads>();
+        choice = choose(s.pick, k, r, size, below, take_max<Threads>(s.rest[0]), take_max<Threads>(s.rest[1]),
+                        take_max<Threads>(s.rest[2]), take_max<Threads>(s.rest[3]), u);
+      }
+      if (choice.kind == kNoPivot && force) {
+        choice.kind = kOnePivot, choice.place = k;
+        if (akk <= floor) {
+          pivot = xk < T(0) ? -floor : floor;
+          if (i == 0) ++s.stats[kPerturbed];
+          if (floor == T(0)) choice.kind = kZeroPivot;
+        }
+      }
+    }
+    if (choice.kind == kTwoPivot && k - begin == kPanel - 1) break;  // no room for its second column
+    const int slot = k - begin;
+    if (i == 0 && largest <= doubt && (choice.kind == kOnePivot || choice.kind == kTwoPivot)) ++s.stats[kDoubtful];
+    if (choice.kind == kNoPivot) {
+      exchange<Threads>(a, ld, rows, k, k, --candidates, order);
+    } else if (choice.kind == kZeroPivot) {
+      if (i > k && i < rows) a[k * ld + i] = T(0);
+      if (i == 0) {
+        set_diagonal(s.d, slot, T(0), T(0), 0);
+        if (s.stats[kFailed] < 0) s.stats[kFailed] = order[k];
+        ++s.stats[kZeros];
+      }
+      ++k;
+    } else if (choice.kind == kOnePivot) {
+      if (choice.place != k) {
+        pivot = s.pick[3];
+        exchange<Threads>(a, ld, rows, k, k, choice.place, order);
+        x = i == choice.place ? s.pick[4] : y;
+      }
+      if (i > k && i < rows) a[k * ld + i] = x * (T(1) / pivot);
+      if (i == 0) {
+        set_diagonal(s.d, slot, pivot, T(0), 0);
+        ++s.stats[kOnes];
+        ++s.stats[pivot > T(0) ? kPositive : kNegative];
+      }
+      ++k;
+    } else {
+      const T off = s.pick[1], last = s.pick[3], p = xk / off, q = last / off, scale = T(1) / ((p * q - T(1)) * off);
+      exchange<Threads>(a, ld, rows, k, k + 1, choice.place, order);
+      if (i == choice.place) x = s.pick[2], y = s.pick[5];
+      if (i == k + 1) a[k * ld + i] = T(0);
+      if (i > k + 1 && i < rows) {
+        a[k * ld + i] = (q * x - y) * scale;
+        a[(k + 1) * ld + i] = (p * y - x) * scale;
+      }
+      if (i == 0) {
+        set_diagonal(s.d, slot, xk, off, 1);
+        set_diagonal(s.d, slot + 1, last, off, -1);
+        ++s.stats[kTwos];
+        if (p * q < T(1)) ++s.stats[kPositive], ++s.stats[kNegative];
+        else s.stats[xk > T(0) ? kPositive : kNegative] += 2;
+      }
+      k += 2;
+    }
+    team_sync<Threads>();
+  }
+  return k;
+}
+
+// A -= (L D) L^T on the lower triangle of rows and columns end.., by 16 x 16 tiles; L D of columns begin..end.
+// `padded` is the order of the stored square, a multiple of 16.
+template <int Threads, typename T>
+WF_DEVICE void update_trailing(T* a, int ld, int padded, int begin, int end, const Diagonal<T>& d) {
+  const int warp = team_rank<Threads>() / kWarp, first = end / 16, tiles = padded / 16 - first;
+  const int depth = (end - begin + 15) / 16 * 16, start = min_of(begin, padded - depth);
+  int ti = 0, tj = warp;
+  while (tj > ti) tj -= ++ti;
+  while (ti < tiles) {
+    const int i0 = (first + ti) * 16, j0 = (first + tj) * 16;
+    T acc[2][4] = {};
+    multiply_scaled<2, true>(acc, a + start * ld + i0, ld, a + start * ld + j0, ld, depth, d, begin - start, end - begin);
+    WF_UNROLL
+    for (int n = 0; n < 2; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int i = i0 + tile_row(e), j = j0 + 8 * n + tile_col(e);
+        if (j >= end && i >= j) a[j * ld + i] -= acc[n][e];
+      }
+    tj += Threads / kWarp;
+    while (tj > ti) tj -= ++ti;
+  }
+}
+
+template <int Threads, typename T>
+WF_DEVICE void clear_diagonal(Diagonal<T>& d) {
+  for (int k = team_rank<Threads>(); k < kLead + kPanel; k += Threads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
+}
+
+// Eliminates the first `width` columns of a front of `rows` <= Threads rows. `order` and s.stats are set up by the
+// caller; D and the pivots' kinds go to global memory.
+template <int Threads, typename T>
+WF_DEVICE void eliminate_pivoted(T* a, int ld, int rows, int padded, int width, const T* rule, PivotScratch<T>& s,
+                                 i32* order, T* diagonal, i32* pivots) {
+  const int i = team_rank<Threads>();
+  int k = 0, candidates = width, pass_start = 0;
+  bool force = false;
+  while (k < width) {
+    clear_diagonal<Threads>(s.d);
+    team_sync<Threads>();
+    const int end = pivot_panel<Threads>(a, ld, rows, width, k, candidates, force, rule, s, order);
+    if (i < end - k) {
+      const int step = s.d.step[kLead + i];
+      diagonal[2 * (k + i)] = s.d.own[kLead + i];
+      diagonal[2 * (k + i) + 1] = step == 1 ? s.d.other[kLead + i] : T(0);
+      pivots[2 * (k + i) + 1] = step == 1 ? 2 : step == -1 ? 3 : s.d.own[kLead + i] == T(0) ? 0 : 1;
+    }
+    if (end > k && end < rows) update_trailing<Threads>(a, ld, padded, k, end, s.d);
+    team_sync<Threads>();
+    k = end;
+    if (k >= candidates && k < width) {
+      force = force || k == pass_start;
+      pass_start = k, candidates = width;
+    }
+  }
+  for (int p = i; p < width; p += Threads) pivots[2 * p] = order[p];
+}
+
+// Inverse of the unit lower `size` x `size` block at a, written transposed above its diagonal; one warp, one lane a
+// column. Reads below the diagonal, writes above it.
+template <typename T>
+WF_DEVICE void invert_unit(T* a, int ld, int size) {
+  const int lane = lane_id();
+  T y[kPanel];
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) y[k] = k == lane ? T(1) : T(0);
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    if (k < size)
+      WF_UNROLL
+      for (int m = k + 1; m < kPanel; ++m)
+        if (m < size) y[m] = fma(-a[k * ld + m], y[k], y[m]);
+  WF_UNROLL
+  for (int k = 1; k < kPanel; ++k)
+    if (k < size && lane < k) a[k * ld + lane] = y[k];
+}
+
+}  // namespace wf

@@ -1,0 +1,347 @@
+"""The GPU plan: a pure function of the analysis. Records, maps, memory, and the launches with what they wait for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.errors import NotSupportedError
+from warpfront.sparse.analysis.symbolic import Symbolic
+
+__all__ = ["CHILD", "ENTRY", "FRONT", "ITEM", "Device", "GpuPlan", "Launch", "make_plan"]
+
+FRONT = np.dtype(
+    [("panel", "i8"), ("block", "i8"), ("first", "i8"), ("entry0", "i8"), ("entry1", "i8"), ("work", "i8"),
+     ("rows", "i4"), ("width", "i4"), ("ld", "i4"), ("child0", "i4"), ("child1", "i4"), ("flag", "i4"),
+     ("stat", "i4"), ("unused", "i4")]
+)  # fmt: skip
+CHILD = np.dtype([("block", "i8"), ("map", "i8"), ("range", "i8"), ("below", "i4"), ("front", "i4")])
+ENTRY = np.dtype([("slot", "i8"), ("row", "i4"), ("col", "i4")])
+ITEM = np.dtype([(name, "i4") for name in ("front", "last", "row", "col", "end", "e0", "e1", "index")])
+
+PACKED_ROWS = 46340  # rows of a packed block whose places still fit 32 bits
+PUBLISHED = 32 * 32 + 3 * 32  # words a wide front publishes for each diagonal block
+STATS = 8
+PANEL, TILE, CHUNK = 32, 64, 512
+SUBTREE_SHARE, SUBTREE_FLOPS = 3e-4, 4000.0
+# rows of a front up to which a class goes, and its threads: without and with pivoting (one thread a row)
+CLASSES = ((32, 32, 32), (64, 128, 64), (96, 256, 128), (160, 256, 256))
+
+
+@dataclass(frozen=True)
+class Device:
+    """What of a device decides the plan.
+
+    Attributes
+    ----------
+    shared_bytes : int
+        Shared memory a block can opt in to.
+    sms : int
+        Multiprocessors.
+    """
+
+    shared_bytes: int = 232448
+    sms: int = 132
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch of the factorisation.
+
+    Attributes
+    ----------
+    kernel : {"fronts", "assemble", "strips", "update", "contribution", "order"}
+    threads, blocks, shared_bytes : int
+    items : int
+        First of its items; there is one a block.
+    after : tuple of int
+        Launches it waits for.
+    level : int
+    """
+
+    kernel: str
+    threads: int
+    blocks: int
+    shared_bytes: int
+    items: int
+    after: tuple[int, ...]
+    level: int
+
+
+@dataclass(frozen=True, eq=False)
+class GpuPlan:
+    """Everything the device needs but values. Lengths of device buffers are in words of the factor's type.
+
+    Attributes
+    ----------
+    fronts, children, entries, items : record arrays
+        As in ``front.cuh``.
+    maps : int32
+        For each front its rows' places in the parent, then for each its ranges.
+    below_ind : int32
+        Permuted indices of the rows below, laid out as ``maps``.
+    launches : tuple of Launch
+        In an order in which they may run one after another.
+    panel_words, block_words, work_words, flag_words, stat_rows : int
+        Lengths of the buffers.
+    level : int64[fronts]
+    root : int64[fronts]
+        Root of the warp's subtree a front lies in, or -1.
+    wide : bool[fronts]
+    """
+
+    n: int
+    pivoting: bool
+    fronts: NDArray[Any]
+    children: NDArray[Any]
+    entries: NDArray[Any]
+    items: NDArray[Any]
+    maps: NDArray[np.int32]
+    below_ind: NDArray[np.int32]
+    launches: tuple[Launch, ...]
+    panel_words: int
+    block_words: int
+    work_words: int
+    flag_words: int
+    stat_rows: int
+    parent: NDArray[np.int64]
+    level: NDArray[np.int64]
+    root: NDArray[np.int64]
+    first: NDArray[np.int64]
+    wide: NDArray[np.bool_]
+    flops: NDArray[np.float64]
+
+
+def make_plan(
+    symbolic: Symbolic, *, pivoting: bool, itemsize: int = 8, device: Device | None = None, small_rows: int = 160,
+    chunk: int = CHUNK, subtree_share: float = SUBTREE_SHARE, most_subtree_rows: int = 32,
+) -> GpuPlan:  # fmt: skip
+    """Plan a factorisation.
+
+    Parameters
+    ----------
+    symbolic : Symbolic
+    pivoting : bool
+        LDL^T with interchanges; otherwise positive definite.
+    itemsize : int
+        Bytes of a value.
+    device : Device, optional
+    small_rows, chunk, subtree_share, most_subtree_rows : optional
+        Rows up to which one block holds a front; columns of a wide front eliminated at once (a multiple of 64);
+        share of the flops one warp's subtree may have; rows of a front in it (tests make them small).
+
+    Raises
+    ------
+    NotSupportedError
+        A contribution block of more than 46340 rows, or more wide-front panels than 32 bits number.
+    """
+    from warpfront.sparse.analysis._schedule_kernels import node_flops
+    from warpfront.sparse.gpu import _schedule_kernels as kernels
+
+    device = device or Device()
+    plan = symbolic.plan
+    count = plan.node_ptr.size - 1
+    width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
+    below = rows - width
+    if int(below.max(initial=0)) > PACKED_ROWS:
+        raise NotSupportedError(
+            f"a contribution block has {int(below.max())} rows; the GPU path packs blocks of at most {PACKED_ROWS}"
+        )
+    parent = np.full(count, -1, np.int64)
+    parent[plan.child_ind] = np.repeat(np.arange(count), np.diff(plan.child_ptr))
+    flops = node_flops(plan.node_ptr, rows)
+    cap = max(subtree_share * float(flops.sum()), SUBTREE_FLOPS)
+    root, first, weight = kernels.subtrees(parent, rows, flops, most_subtree_rows, cap)
+    level = kernels.levels(parent, root)
+    limit = _largest_small(device, itemsize, small_rows)
+    wide = rows > limit
+    panels = np.where(wide, -(-width // PANEL), 1)
+    fronts = np.zeros(count, FRONT)
+    fronts["rows"], fronts["width"], fronts["ld"] = rows, width, (rows + 3) // 4 * 4
+    fronts["first"] = plan.node_ptr[:-1]
+    fronts["entry0"], fronts["entry1"] = plan.a_ptr[:-1], plan.a_ptr[1:]
+    fronts["child0"], fronts["child1"] = plan.child_ptr[:-1], plan.child_ptr[1:]
+    fronts["panel"], panel_words = _places(fronts["ld"].astype(np.int64) * width)
+    fronts["block"], block_words = _places((below * (below + 1) // 2 + 3) // 4 * 4)
+    fronts["work"], work_words = _places(np.where(wide, panels * PUBLISHED, 0))
+    flag, flag_words = _places(np.where(wide, 2 * panels, 0))
+    stat, stat_rows = _places(panels)
+    if max(flag_words, stat_rows, symbolic.n) >= 2**31 - 4:
+        raise NotSupportedError("the matrix has more panels than 32 bits number")
+    fronts["flag"], fronts["stat"] = flag + 4, stat
+    below_ptr = np.concatenate([[0], np.cumsum(below)]).astype(np.int64)
+    bins = np.where(parent >= 0, -(-rows[np.maximum(parent, 0)] // 32) + 1, 0) if count else below
+    range_at, range_words = _places(bins)
+    maps = np.zeros(int(below_ptr[-1]) + range_words, np.int32)
+    below_ind = np.zeros(max(int(below_ptr[-1]), 1), np.int32)
+    kernels.gather_below(plan.front_ptr, width, plan.asm_map, below_ptr, maps)
+    kernels.gather_below(plan.front_ptr, width, plan.front_ind, below_ptr, below_ind)
+    kernels.ranges(parent, rows, below_ptr, maps, range_at + below_ptr[-1], maps)
+    children = np.zeros(plan.child_ind.size, CHILD)
+    kids = plan.child_ind
+    children["block"], children["map"] = fronts["block"][kids], below_ptr[kids]
+    children["range"] = range_at[kids] + below_ptr[-1]
+    children["below"], children["front"] = below[kids], kids
+    entries = np.zeros(plan.a_slot.size, ENTRY)
+    entries["slot"], entries["row"], entries["col"] = plan.a_slot, plan.a_row, plan.a_col
+    made = _Launches(fronts, plan.a_col, level, wide, pivoting, itemsize, limit, chunk)
+    made.build(parent, root, first, weight, flops)
+    return GpuPlan(
+        symbolic.n, pivoting, fronts, children, entries, made.all_items(), maps, below_ind, tuple(made.launches),
+        panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first, wide, flops,
+    )  # fmt: skip
+
+
+def _places(sizes: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """Where each of consecutive pieces begins, and their sum."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return ends - sizes, int(ends[-1]) if ends.size else 0
+
+
+def front_bytes(rows: int, itemsize: int) -> int:
+    """Dynamic shared memory of a front that one block holds."""
+    padded = (rows + 15) // 16 * 16
+    return padded * (padded + 4) * itemsize
+
+
+def strip_bytes(columns: int, itemsize: int) -> int:
+    """Dynamic shared memory of a strip with this many columns."""
+    return (5 + -(-columns // PANEL)) * PANEL * 36 * itemsize
+
+
+def _largest_small(device: Device, itemsize: int, most: int) -> int:
+    """Rows of the largest front that one block's shared memory takes (16 KiB are left for the kernels' own)."""
+    fitting = [
+        rows for rows, *_ in CLASSES if rows <= most and front_bytes(rows, itemsize) + 16384 <= device.shared_bytes
+    ]
+    return fitting[-1] if fitting else min(32, most)
+
+
+class _Launches:
+    """Builds the items and launches, level by level."""
+
+    def __init__(
+        self, fronts: NDArray[Any], a_col: NDArray[Any], level: NDArray[Any], wide: NDArray[Any], pivoting: bool,
+        itemsize: int, limit: int, chunk: int,
+    ) -> None:  # fmt: skip
+        self.fronts, self.a_col, self.level, self.wide = fronts, a_col, level, wide
+        self.pivoting, self.itemsize, self.limit, self.chunk = pivoting, itemsize, limit, chunk
+        self.launches: list[Launch] = []
+        self.items: list[NDArray[Any]] = []
+        self.count = 0
+
+    def all_items(self) -> NDArray[Any]:
+        return np.concatenate(self.items) if self.items else np.zeros(1, ITEM)
+
+    def add(
+        self, kernel: str, threads: int, shared: int, rows: list[tuple[int, ...]], after: set[int], level: int
+    ) -> int:
+        """Append a launch with one item a block; returns its number."""
+        self.items.append(np.array(rows, np.int32).reshape(-1, 8).view(ITEM).reshape(-1))
+        self.launches.append(Launch(kernel, threads, len(rows), shared, self.count, tuple(sorted(after)), level))
+        self.count += len(rows)
+        return len(self.launches) - 1
+
+    def build(
+        self, parent: NDArray[Any], root: NDArray[Any], first: NDArray[Any], weight: NDArray[Any], flops: NDArray[Any]
+    ) -> None:  # fmt: skip
+        """Launch by level: classes of small fronts, then the wide ones."""
+        takes_part = (root < 0) | (root == np.arange(root.size))
+        work = np.where(root >= 0, weight, flops)
+        done = np.full(parent.size, -1, np.int64)  # the launch that finishes a front
+        waits: list[set[int]] = [set() for _ in range(parent.size)]
+        order = np.lexsort((-work, self.level))
+        order = order[takes_part[order]]
+        for level in range(int(self.level.max(initial=-1)) + 1):
+            here = order[self.level[order] == level]
+            rows = self.fronts["rows"][here]
+            least = 0
+            for most, plain, pivoted in CLASSES:
+                group = here[(rows > least) & (rows <= most) & ~self.wide[here]]
+                least = most
+                if group.size:
+                    after = set().union(*(waits[s] for s in group.tolist() if root[s] < 0))
+                    items = [
+                        (int(first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
+                    ]
+                    shared = front_bytes(
+                        int(max(self.fronts["rows"][a[0] : a[1] + 1].max() for a in items)), self.itemsize
+                    )
+                    done[group] = self.add("fronts", pivoted if self.pivoting else plain, shared, items, after, level)
+            group = here[self.wide[here]]
+            if group.size:
+                done[group] = self.wide_fronts(group.tolist(), set().union(*(waits[s] for s in group.tolist())), level)
+            for s in here.tolist():
+                if parent[s] >= 0:
+                    waits[parent[s]].add(int(done[s]))
+
+    def wide_fronts(self, group: list[int], after: set[int], level: int) -> int:
+        """Assembly, then chunk by chunk strips and the update behind them, then contribution blocks."""
+        items = [item for s in group for item in self.assembly_items(s)]
+        last = self.add("assemble", 128, 0, items, after, level)
+        widest = int(self.fronts["width"][group].max())
+        tile_bytes = 2 * 2 * 32 * 68 * self.itemsize
+        for begin in range(0, widest, self.chunk):
+            live = [s for s in group if self.fronts["width"][s] > begin]
+            columns = min(self.chunk, widest - begin)
+            items = self.strip_items(live, begin)
+            last = self.add("strips", 256, strip_bytes(columns, self.itemsize), items, {last}, level)
+            end = begin + self.chunk
+            items = [
+                item for s in live for item in self.tile_items(s, end, int(self.fronts["width"][s]), begin, end)
+            ]
+            if items:
+                last = self.add("update", 128, tile_bytes, items, {last}, level)
+        items = []
+        for s in group:
+            f = self.fronts[s]
+            items += self.tile_items(s, int(f["width"]) // TILE * TILE, int(f["rows"]), 0, int(f["width"]))
+        final = last
+        if items and any(self.fronts["rows"][s] > self.fronts["width"][s] for s in group):
+            items = [i for i in items if self.fronts["rows"][i[0]] > self.fronts["width"][i[0]]]
+            final = self.add("contribution", 128, tile_bytes, items, {last}, level)
+        if self.pivoting:
+            moved = [
+                (s, 0, row, 0, row, 0, 0, 0) for s in group for row in range(PANEL, int(self.fronts["width"][s]), PANEL)
+            ]
+            if moved:
+                self.add("order", 256, 0, moved, {last}, level)
+        return final
+
+    def assembly_items(self, s: int) -> list[tuple[int, ...]]:
+        f = self.fronts[s]
+        columns = self.a_col[int(f["entry0"]) : int(f["entry1"])]
+        items = []
+        for col in range(0, int(f["width"]), PANEL):
+            e0, e1 = np.searchsorted(columns, [col, col + PANEL])
+            items += [
+                (s, 0, row, col, 0, int(e0), int(e1), 0) for row in range(col // TILE * TILE, int(f["rows"]), TILE)
+            ]
+        return items
+
+    def strip_items(self, live: list[int], begin: int) -> list[tuple[int, ...]]:
+        """Diagonal strips of all fronts first: a strip waits for smaller block indices only."""
+        diagonal, rest = [], []
+        for s in live:
+            width, rows = int(self.fronts["width"][s]), int(self.fronts["rows"][s])
+            end = min(width, begin + self.chunk)
+            blocks = -(-(end - begin) // PANEL)
+            for i in range(blocks):
+                row = begin + i * PANEL
+                diagonal.append((i, (s, min(end, row + PANEL), row, begin, end, blocks, 0, i)))
+            rest += [
+                (s, min(rows, row + PANEL), row, begin, end, blocks, 0, blocks) for row in range(end, rows, PANEL)
+            ]
+        return [item for _, item in sorted(diagonal)] + rest
+
+    def tile_items(self, s: int, begin: int, end: int, k0: int, k1: int) -> list[tuple[int, ...]]:
+        """Tiles of the lower triangle of columns begin..end, all rows of the front from there on."""
+        rows = int(self.fronts["rows"][s])
+        return [
+            (s, 0, row, col, min(end, col + TILE), k0, k1, 0)
+            for col in range(begin, end, TILE)
+            for row in range(col, rows, TILE)
+        ]

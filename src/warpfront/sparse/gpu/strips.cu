@@ -1,0 +1,205 @@
+// Elimination of a chunk of columns of the wide fronts of one level: dataflow between strips of 32 rows.
+//
+// One block of 256 threads owns 32 rows (item.row..) of columns col..end of a front, all of them in shared memory:
+// S, column-major, pitch 36. Strip `index` < e0 also owns the diagonal block of panel `index` of the chunk.
+// For each panel p before its own diagonal block, a strip waits for the published block, forms its rows
+//   L = S_p M,   M = P inv(L_pp)^T inv(D_p)   (P: the interchanges inside the diagonal block),
+// writes them to the panel, announces them, and updates its columns behind p with the rows of the strips there.
+// Then it eliminates its diagonal block, publishes M and D, and announces that. So a strip waits only for strips with
+// a smaller block index: blocks start in that order, and no wait can last for ever.
+// Pivots are sought inside the diagonal block only (pivot_search = "panel").
+// Flags: one word a diagonal block and one a strip, holding 64 * epoch + panels done; never cleared. Writers release
+// after a barrier, one reader acquires before one.
+// Barriers of a panel: published block and D landed | rows formed, before S_p is overwritten | rows stored, before they
+// are announced and read | neighbours' rows landed | multiplied, before the next load overwrites them.
+#include "definite.cuh"
+#include "pivoted.cuh"
+
+using namespace wf;
+
+constexpr int kStripThreads = 256, kBlockSize = kPanel * kPitch, kNeighbours = 4;
+// Published for each diagonal block: M (pitch 32), then D as own, other, step.
+constexpr int kPublished = kPanel * kPanel + 3 * kPanel;
+
+// M of a block eliminated without interchanges; one warp. Zero outside size x size.
+template <typename T>
+WF_DEVICE void publish_block(const T*, int size, const DefiniteScratch<T>& s, const i32*, const T*, const i32*,
+                             T* published) {
+  const int lane = lane_id();
+  for (int k = 0; k < kPanel; ++k)
+    published[k * kPanel + lane] = k < size && lane < size ? s.inverse[k * kPitch + lane] * s.reciprocal[lane] : T(0);
+}
+
+// The same with interchanges: lane n makes column n of M from columns n and its partner of the inverse.
+template <typename T>
+WF_DEVICE void publish_block(const T* block, int size, const PivotScratch<T>&, const i32* order, const T* diagonal,
+                             const i32* pivots, T* published) {
+  const int n = lane_id();
+  T own = T(0), other = T(0);
+  int partner = n;
+  if (n < size) {
+    const int kind = pivots[2 * n + 1];
+    const T d = diagonal[2 * n];
+    if (kind == 1) own = T(1) / d;
+    if (kind >= 2) {
+      partner = kind == 2 ? n + 1 : n - 1;
+      const T off = diagonal[2 * min_of(n, partner) + 1], mine = d / off, theirs = diagonal[2 * partner] / off;
+      const T scale = T(1) / ((mine * theirs - T(1)) * off);
+      own = theirs * scale, other = -scale;
+    }
+  }
+  for (int k = 0; k < kPanel; ++k) {
+    const int row = k < size ? order[k] : k;
+    const T a = k == n ? T(1) : k < n ? block[n * kPitch + k] : T(0);
+    const T b = k == partner ? T(1) : k < partner ? block[partner * kPitch + k] : T(0);
+    published[row * kPanel + n] = n < size && k < size ? a * own + (partner != n ? b * other : T(0)) : T(0);
+  }
+}
+
+template <typename T>
+WF_DEVICE void eliminate_block(T* block, int size, const T*, DefiniteScratch<T>& s, i32*, T* diagonal, i32* pivots,
+                               i32* stats) {
+  const int bad = definite_block(block, kPitch, 0, size, s, diagonal, pivots);
+  const int k = lane_id();
+  if (k < kStats) stats[k] = k == kFailed ? bad : k == kOnes || k == kPositive ? size : 0;
+  __syncwarp();
+}
+
+template <typename T>
+WF_DEVICE void eliminate_block(T* block, int size, const T* rule, PivotScratch<T>& s, i32* order, T* diagonal,
+                               i32* pivots, i32* stats) {
+  const int lane = lane_id();
+  order[lane] = lane;
+  if (lane < kStats) s.stats[lane] = lane == kFailed ? -1 : 0;
+  __syncwarp();
+  eliminate_pivoted<kWarp>(block, kPitch, size, kPanel, size, rule, s, order, diagonal, pivots);
+  __syncwarp();
+  invert_unit(block, kPitch, size);
+  if (lane < kStats) stats[lane] = s.stats[lane];
+  __syncwarp();
+}
+
+template <bool Pivoting, typename T>
+struct ScratchOf {
+  typedef DefiniteScratch<T> type;
+};
+template <typename T>
+struct ScratchOf<true, T> {
+  typedef PivotScratch<T> type;
+};
+
+template <typename T>
+struct Strip {
+  Item item;
+  Front f;
+  T *s, *m, *near, *panel, *published;
+  u32 *block_done, *rows_done, base;
+  int columns;
+};
+
+// Rows of L for panel p: S_p M, 16 rows x 8 columns a warp; to S and to the panel.
+template <typename T>
+WF_DEVICE void form_rows(const Strip<T>& x, int p) {
+  const int warp = threadIdx.x / kWarp, i0 = warp % 2 * 16, n0 = warp / 2 * 8;
+  T* rows = x.s + p * kBlockSize;
+  T acc[1][4] = {};
+  multiply(acc, rows + i0, kPitch, x.m + n0, kPitch, kPanel);
+  __syncthreads();
+  WF_UNROLL
+  for (int e = 0; e < 4; ++e) {
+    const int i = i0 + tile_row(e), n = n0 + tile_col(e), col = p * kPanel + n, row = x.item.row + i;
+    rows[n * kPitch + i] = acc[0][e];
+    if (row < x.item.last && col < x.columns) x.panel[static_cast<i64>(x.item.col + col) * x.f.ld + row] = acc[0][e];
+  }
+}
+
+// Columns q0..q0+count of blocks of 32 behind panel p: S_q -= (L D) L_q^T.
+template <typename T>
+WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count, const Diagonal<T>& d) {
+  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
+  if (thread < count && q0 + thread != x.item.index) signal_wait(x.rows_done + q0 + thread, x.base + p + 1);
+  __syncthreads();
+  for (int c = warp; c < count * kPanel; c += kStripThreads / kWarp) {
+    const int q = q0 + c / kPanel, k = c % kPanel, row = x.item.col + q * kPanel + lane;
+    if (q == x.item.index) continue;
+    const bool inside = row < x.item.end && p * kPanel + k < x.columns;
+    x.near[(q - q0) * kBlockSize + k * kPitch + lane] =
+        inside ? x.panel[static_cast<i64>(x.item.col + p * kPanel + k) * x.f.ld + row] : T(0);
+  }
+  __syncthreads();
+  const int q = q0 + warp / 2, i0 = warp % 2 * 16;
+  if (warp / 2 < count) {
+    const T* mine = x.s + p * kBlockSize;
+    T acc[4][4] = {};
+    multiply_scaled<4, false>(acc, mine + i0, kPitch, q == x.item.index ? mine : x.near + (q - q0) * kBlockSize, kPitch,
+                              kPanel, d);
+    T* target = x.s + q * kBlockSize;
+    WF_UNROLL
+    for (int n = 0; n < 4; ++n)
+      for (int e = 0; e < 4; ++e) target[(8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[n][e];
+  }
+  __syncthreads();
+}
+
+template <typename T, bool Pivoting>
+__global__ void __launch_bounds__(kStripThreads)
+    eliminate_strips(const Item* items, const Front* fronts, const T* rule, T* panels, T* diagonal, i32* pivots,
+                     T* published, u32* flags, i32* stats) {
+  WF_DYNAMIC_SHARED(memory);
+  __shared__ typename ScratchOf<Pivoting, T>::type scratch;
+  __shared__ Diagonal<T> d;
+  __shared__ i32 order[kPanel];
+  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
+  Strip<T> x;
+  x.item = items[blockIdx.x], x.f = fronts[x.item.front];
+  const int blocks = x.item.e0, index = x.item.index, owned = min_of(index, blocks - 1), first = x.item.col / kPanel;
+  x.m = reinterpret_cast<T*>(memory), x.near = x.m + kBlockSize, x.s = x.near + kNeighbours * kBlockSize;
+  x.panel = panels + x.f.panel, x.published = published + x.f.work + static_cast<i64>(first) * kPublished;
+  x.block_done = flags + x.f.flag + 2 * first, x.rows_done = x.block_done + blocks;
+  x.base = 64 * flags[0], x.columns = x.item.end - x.item.col;
+  for (int c = warp; c < (owned + 1) * kPanel; c += kStripThreads / kWarp) {
+    const int row = x.item.row + lane, col = x.item.col + c;
+    const bool inside = row < x.item.last && c < x.columns && row >= col;
+    x.s[c / kPanel * kBlockSize + c % kPanel * kPitch + lane] =
+        inside ? x.panel[static_cast<i64>(col) * x.f.ld + row] : T(0);
+  }
+  for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
+  for (int p = 0; p < index && p < blocks; ++p) {
+    if (thread == 0) signal_wait(x.block_done + p, x.base + 1);
+    __syncthreads();
+    const T* from = x.published + static_cast<i64>(p) * kPublished;
+    for (int k = warp; k < kPanel; k += kStripThreads / kWarp) x.m[k * kPitch + lane] = from[k * kPanel + lane];
+    if (warp == 0) {
+      from += kPanel * kPanel;
+      set_diagonal(d, lane, from[lane], from[kPanel + lane], static_cast<int>(from[2 * kPanel + lane]));
+    }
+    __syncthreads();
+    form_rows(x, p);
+    __syncthreads();
+    if (index < blocks && thread == 0) signal_set(x.rows_done + index, x.base + p + 1);
+    for (int q = p + 1; q <= owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, owned - q + 1), d);
+  }
+  __syncthreads();
+  if (index >= blocks || warp != 0) return;
+  // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
+  const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
+  T* block = x.s + index * kBlockSize;
+  T* block_d = diagonal + 2 * (x.f.first + k0);
+  i32* block_pivots = pivots + 2 * (x.f.first + k0);
+  i32* block_stats = stats + kStats * (x.f.stat + first + index);
+  eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats);
+  T* to = x.published + static_cast<i64>(index) * kPublished;
+  publish_block(block, size, scratch, order, block_d, block_pivots, to);
+  load_diagonal(d, block_d, block_pivots, size, lane);
+  __syncwarp();
+  to += kPanel * kPanel;
+  to[lane] = d.own[kLead + lane], to[kPanel + lane] = d.other[kLead + lane];
+  to[2 * kPanel + lane] = static_cast<T>(d.step[kLead + lane]);
+  __syncwarp();
+  if (lane == 0) signal_set(x.block_done + index, x.base + 1);
+  for (int k = 0; k < size; ++k)
+    if (lane < size) x.panel[static_cast<i64>(k0 + k) * x.f.ld + k0 + lane] = lane == k ? T(1) : block[k * kPitch + lane];
+  if (lane < size) block_pivots[2 * lane] += k0;
+  if (lane == kFailed && block_stats[lane] >= 0)
+    block_stats[lane] += static_cast<i32>(x.f.first) + k0;
+}
