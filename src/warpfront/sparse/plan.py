@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-__all__ = ["CholeskyRule", "FactorState", "FrontPlan", "LdltRule", "LuRule"]
+__all__ = ["CholeskyRule", "FactorState", "FrontPlan", "LdltRule", "LuRule", "Sides"]
 
 Array = NDArray[Any]
 
@@ -171,14 +171,6 @@ class LuRule(NamedTuple):
     ----------
     gemm : int
         Address of the BLAS routine.
-    conj : int
-        0: updates take their right operand as it is; see ``_ldlt_kernels`` for a Hermitian matrix.
-    hermitian : int
-        1: L D L^H.
-    search : int
-        Which pivots are looked for: 1x1 and 2x2, 1x1 on the diagonal, or none (``_ldlt_kernels``).
-    sign : int8[n] or empty
-        Sign, 1 or -1, that a perturbed pivot of each column takes, in the permuted numbering; 0: its own.
     threshold : float
         u: entries of L stay below 1/u.
     diagonal : float
@@ -188,13 +180,41 @@ class LuRule(NamedTuple):
     """
 
     gemm: int
-    conj: int
-    hermitian: int
-    search: int
-    sign: Array
     threshold: float
     diagonal: float
     zero: float
     doubt: float
     epsilon: float
     perturb: int
+
+
+class Sides(NamedTuple):
+    """What the triangular sweeps read of a factor: one panel and one index list for each direction.
+
+    ``A x = b`` with A = L U goes forward through L and back through U; ``A^T x = b`` forward through U^T and back
+    through L^T. A symmetric factorisation has the same arrays on both sides.
+
+    Attributes
+    ----------
+    forward, backward : float
+        Panels laid out as `FactorState.panel`, the backward one transposed.
+    forward_ind, backward_ind : int32
+        Indices of each front on either side.
+    node, diagonal, kind
+        As in `FactorState`.
+    forward_unit, backward_unit : int
+        1: the panel's triangle has a unit diagonal that is not read.
+    hermitian : int
+        1: the backward side is conjugated: L^H for L^T, and D is Hermitian.
+    """
+
+    forward: Array
+    backward: Array
+    forward_ind: Array
+    backward_ind: Array
+    node: Array
+    diagonal: Array
+    kind: Array
+    forward_unit: int
+    backward_unit: int
+    hermitian: int

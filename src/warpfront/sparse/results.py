@@ -217,5 +217,5 @@ def _solve_part(
             refiner.improve(columns[k], out[k], int(solver.get("ir_n_steps")))
         else:
             out[k] = columns[k]
-            refiner.sweeper.apply(_PARTS[name], out[k])
+            refiner.sweeper.apply(_PARTS[name], columns[k], out[k])
     return np.ascontiguousarray(out.T).reshape(source.shape)

@@ -1,10 +1,10 @@
-"""Scaled values of a lower CSC matrix."""
+"""Scaled values of a CSC matrix."""
 
 from __future__ import annotations
 
 from warpfront.backend.jit import njit
 
-__all__ = ["scale_values"]
+__all__ = ["scale_general", "scale_values"]
 
 
 @njit(cache=True, nogil=True)
@@ -19,6 +19,21 @@ def scale_values(ptr, ind, values, scale, out):
     for j in range(ptr.size - 1):
         for k in range(ptr[j], ptr[j + 1]):
             value = values[k] * scale[j] * scale[ind[k]]
+            out[k] = value
+            largest = max(largest, abs(value))
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def scale_general(ptr, ind, values, row_scale, col_scale, out):
+    """``out = R A C`` entry by entry, and the largest size; empty scales mean a plain copy."""
+    largest = 0.0
+    scaled = row_scale.size > 0
+    for j in range(ptr.size - 1):
+        for k in range(ptr[j], ptr[j + 1]):
+            value = values[k]
+            if scaled:
+                value = value * row_scale[ind[k]] * col_scale[j]
             out[k] = value
             largest = max(largest, abs(value))
     return largest

@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.backend.cpu import blas_address, run_threads, single_threaded_blas
+from warpfront.backend.cpu import blas_address
 from warpfront.errors import Status
 from warpfront.report import Inertia, PivotStats
 from warpfront.sparse.analysis.symbolic import Symbolic
-from warpfront.sparse.numeric.memory import NO_ROOM, ROOT_AT, allocate, larger_room, planned_room, state_bytes
+from warpfront.sparse.numeric.memory import NO_ROOM, planned_room, state_bytes
+from warpfront.sparse.numeric.run import run_walk
 from warpfront.sparse.plan import CholeskyRule, FactorState, LdltRule
 
 __all__ = ["Factor", "FactorOptions", "factorize"]
 
 DOUBT = 1e-11  # pivots whose column is smaller, relative to the scaled matrix, make the inertia uncertain
 TINY_THRESHOLD = 1e-30  # stands for u = 0: any pivot that is not zero
-SMALL_FLOPS = 2e6  # below this a second thread costs more than it brings
 
 
 @dataclass(frozen=True)
 class FactorOptions:
-    """Choices of a symmetric factorisation.
+    """Choices of a factorisation.
 
     Attributes
     ----------
@@ -44,6 +44,8 @@ class FactorOptions:
         L D L^H instead of L D L^T; of no effect on real types.
     search : int
         Pivots that are looked for, as in ``_ldlt_kernels``: 0 1x1 and 2x2, 1 only 1x1, 2 none.
+    diagonal_share : float
+        LU: share of the largest entry of its column from which the diagonal is taken without an exchange of rows.
     sign : int8[n] or empty
         Sign a perturbed pivot takes, 1 or -1, in the elimination's numbering; 0: its own.
     """
@@ -56,6 +58,7 @@ class FactorOptions:
     perturb: bool = False
     hermitian: bool = False
     search: int = 0
+    diagonal_share: float = 0.5
     sign: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
 
 
@@ -76,6 +79,8 @@ class Factor:
         First failing column in the caller's numbering, or -1.
     inertia : Inertia
     pivots : PivotStats
+    col_scale : float64[n] or None
+        LU: scaling of the columns; `scale` is that of the rows.
     """
 
     symbolic: Symbolic
@@ -86,12 +91,15 @@ class Factor:
     column: int
     inertia: Inertia
     pivots: PivotStats
+    col_scale: NDArray[np.float64] | None = None
 
     @property
     def nnz_factor(self) -> int:
-        """Entries of L, delayed pivots' fill included."""
+        """Entries of L (LU: of L, U and the coupling), delayed pivots' fill included."""
         rows, done = self.state.node[:, 3], self.state.node[:, 5]
-        return int((rows * done - done * (done - 1) // 2).sum())
+        stored = int((rows * done - done * (done - 1) // 2).sum())
+        general = self.symbolic.general
+        return stored if general is None else 2 * stored - self.symbolic.n + general.coupling.slot.size
 
     @property
     def nbytes(self) -> int:
@@ -124,40 +132,19 @@ def factorize(
     Factor
         Its status says whether it can be solved with.
     """
-    from warpfront.sparse.numeric import _team_kernels as team
-    from warpfront.sparse.numeric import _walk_kernels as walk
     from warpfront.sparse.numeric._scale_kernels import scale_values
 
-    dtype = values.dtype
-    threads = max(1, options.threads) if symbolic.flops > SMALL_FLOPS else 1
-    pivoting = not options.cholesky
-    room = planned_room(symbolic) if pivoting else NO_ROOM
-    while True:
-        if state is None:
-            state = allocate(symbolic, dtype, threads, room)
-        _reset(symbolic, state)
-        pattern = symbolic.pattern
-        largest = scale_values(
-            pattern.ptr, pattern.ind, values, np.ones(0) if scale is None else scale, state.values
-        )
-        rule = _rule(options, dtype.name, largest)
-        buffers = state
+    pattern, given = symbolic.pattern, np.ones(0) if scale is None else scale
 
-        def body(tid: int, rule: CholeskyRule | LdltRule = rule, buffers: FactorState = buffers) -> None:
-            walk.walk(rule, symbolic.plan, buffers, tid, threads)
+    def enter(state: FactorState) -> float:
+        return float(scale_values(pattern.ptr, pattern.ind, values, given, state.values))
 
-        if (
-            not pivoting and symbolic.max_front < walk.SMALL
-        ):  # no BLAS call; delayed pivots could make a front larger
-            run_threads(threads, body)
-        else:
-            with single_threaded_blas():
-                run_threads(threads, body)
-        word = int(state.sync[team.STATUS])
-        if word == walk.OK_WORD or (word & 255) != walk.NEED_MEMORY:
-            return _verdict(symbolic, state, options, scale, word)
-        room = larger_room(symbolic, state, room)
-        state = None
+    def rule(largest: float) -> CholeskyRule | LdltRule:
+        return _rule(options, values.dtype.name, largest)
+
+    room = NO_ROOM if options.cholesky else planned_room(symbolic)
+    state, word = run_walk(symbolic, values.dtype, options.threads, room, enter, rule, state)
+    return _verdict(symbolic, state, options, scale, word)
 
 
 def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | LdltRule:
@@ -177,20 +164,6 @@ def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | 
         options.pivot_epsilon * largest,
         int(options.perturb),
     )
-
-
-def _reset(symbolic: Symbolic, state: FactorState) -> None:
-    from warpfront.sparse.numeric import _team_kernels as team
-    from warpfront.sparse.numeric import _walk_kernels as walk
-
-    sync = state.sync
-    sync[:] = 0
-    sync[team.STATUS] = walk.OK_WORD
-    sync[team.PANEL_OVER] = symbolic.plan.panel_ptr[-1]
-    sync[team.IND_OVER] = symbolic.plan.front_ptr[-1]
-    sync[team.PIVOT_OVER] = symbolic.n
-    sync[team.ROOT_OVER] = state.limits[ROOT_AT]
-    state.stats[:] = 0
 
 
 def _verdict(

@@ -10,6 +10,7 @@ of threads.
 
 from __future__ import annotations
 
+from warpfront.backend._bundle import bundle
 from warpfront.backend._intrinsics import (
     atomic_add,
     conjugate_if,
@@ -188,12 +189,12 @@ def _forward_trunk(plan, sides, x, y, owed, stored, stored_ptr, t):
 
 
 @njit(cache=True, nogil=True)
-def sweep(plan, sides, parts, x, y, owed, stored, stored_ptr, sync, tid, scratch):
+def sweep(plan_arrays, side_arrays, parts, x, y, owed, stored, stored_ptr, sync, tid, scratch):
     """Solve for one right-hand side; runs on every thread of a team, thread 0 must be among them.
 
     Parameters
     ----------
-    plan, sides : FrontPlan, Sides
+    plan_arrays, side_arrays : FrontPlan, Sides
     parts : int
         Sum of FORWARD, DIAGONAL (a factor with a D only), BACKWARD.
     x : float[n]
@@ -211,6 +212,7 @@ def sweep(plan, sides, parts, x, y, owed, stored, stored_ptr, sync, tid, scratch
     scratch : float[threads * rows]
         Written.
     """
+    plan, sides = bundle(plan_arrays), bundle(side_arrays)
     n = x.size
     tasks = plan.task_begin.size
     mine = view(owed, tid * n, n)

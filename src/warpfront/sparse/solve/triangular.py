@@ -1,4 +1,4 @@
-"""Host side of the triangular sweeps: scaling, permutation, threads, buffers."""
+"""Host side of the triangular sweeps: scaling, permutation, transposition, threads, buffers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from warpfront.backend.cpu import run_threads
 from warpfront.sparse.numeric.factorize import Factor
+from warpfront.sparse.plan import Sides
 
 __all__ = ["Sweeper"]
 
 SMALL_FACTOR = 150_000  # entries of L below which one thread solves alone
+FORWARD, DIAGONAL, BACKWARD = 1, 2, 4
 
 
 class Sweeper:
@@ -28,6 +30,7 @@ class Sweeper:
         symbolic, state = factor.symbolic, factor.state
         plan = symbolic.plan
         self.factor = factor
+        self.general = symbolic.general
         self.threads = max(1, factor.options.threads) if factor.nnz_factor >= SMALL_FACTOR else 1
         roots = state.node[plan.task_end]
         self._stored_ptr = np.concatenate([[0], np.cumsum(roots[:, 3] - roots[:, 5])]).astype(np.int64)
@@ -36,11 +39,19 @@ class Sweeper:
         self._stored = np.empty(int(self._stored_ptr[-1]), dtype)
         self._owed = np.zeros(self.threads * symbolic.n, dtype)
         self._scratch = np.empty(self.threads * rows, dtype)
-        self._y = np.empty(symbolic.n, dtype)
-        self._scale = np.ones(0) if factor.scale is None else factor.scale
+        self._x, self._y = np.empty((2, symbolic.n), dtype)
+        self._complex = dtype.kind == "c"
+        self._hermitian = self._complex and (factor.options.hermitian or factor.options.cholesky)
+        one = np.ones(0)
+        row_scale = one if factor.scale is None else factor.scale
+        if self.general is None:
+            self._rows = self._cols = (symbolic.perm, row_scale)
+        else:
+            self._rows = (self.general.rows, row_scale)
+            self._cols = (symbolic.perm, one if factor.col_scale is None else factor.col_scale)
 
-    def solve_into(self, b: NDArray[Any], base: NDArray[Any], x: NDArray[Any]) -> None:
-        """``x = base + A^-1 b`` for one right-hand side.
+    def solve_into(self, b: NDArray[Any], base: NDArray[Any], x: NDArray[Any], trans: str = "N") -> None:
+        """``x = base + op(A)^-1 b`` for one right-hand side.
 
         Parameters
         ----------
@@ -50,38 +61,72 @@ class Sweeper:
             Added to the solution; may be ``x`` itself.
         x : float[n]
             Contiguous; written.
+        trans : {"N", "T", "H"}
+            op(A) is A, its transpose, or its conjugate transpose.
         """
         from warpfront.sparse.solve import _residual_kernels as vectors
 
-        if self._y.size:
-            self.permute_in(b, self._y)
-            self.apply(7, self._y)
-            vectors.permute_out(self.factor.symbolic.perm, self._scale, self._y, base, x)
+        if not self._y.size:
+            return
+        conj = self._complex and trans == ("T" if self._hermitian else "H")
+        self.permute_in(np.conj(b) if conj else b, self._x, trans)
+        self.apply(FORWARD | DIAGONAL | BACKWARD, self._x, self._y, trans)
+        perm, scale = self._cols if trans == "N" else self._rows
+        if conj:
+            np.conjugate(self._y, out=self._y)
+        vectors.permute_out(perm, scale, self._y, base, x)
 
-    def permute_in(self, b: NDArray[Any], y: NDArray[Any]) -> None:
+    def permute_in(self, b: NDArray[Any], y: NDArray[Any], trans: str = "N") -> None:
         """``y = P^T S b``."""
         from warpfront.sparse.solve import _residual_kernels as vectors
 
-        vectors.permute_in(self.factor.symbolic.perm, self._scale, b, y)
+        vectors.permute_in(*(self._rows if trans == "N" else self._cols), b, y)
 
-    def permute_out(self, y: NDArray[Any], x: NDArray[Any]) -> None:
+    def permute_out(self, y: NDArray[Any], x: NDArray[Any], trans: str = "N") -> None:
         """``x = S P y``."""
         from warpfront.sparse.solve import _residual_kernels as vectors
 
-        vectors.permute_out(self.factor.symbolic.perm, self._scale, y, np.empty(0, y.dtype), x)
+        perm, scale = self._cols if trans == "N" else self._rows
+        vectors.permute_out(perm, scale, y, np.empty(0, y.dtype), x)
 
-    def apply(self, parts: int, y: NDArray[Any]) -> None:
-        """Sweep in place over the permuted vector ``y``: 1 forward, 2 diagonal, 4 backward, or a sum of these."""
+    def sides(self, trans: str = "N") -> Sides:
+        """Panels and indices of the two directions."""
+        state, options = self.factor.state, self.factor.options
+        lower, upper = (state.panel, state.ind, 1), (state.upper, state.col, 0)
+        if self.general is None:
+            lower = upper = (state.panel, state.ind, 0 if options.cholesky else 1)
+        elif trans != "N":
+            lower, upper = upper, lower
+        return Sides(
+            lower[0], upper[0], lower[1], upper[1],
+            state.node, state.diagonal, state.kind, lower[2], upper[2], int(self._hermitian),
+        )  # fmt: skip
+
+    def apply(self, parts: int, x: NDArray[Any], y: NDArray[Any], trans: str = "N") -> None:
+        """Sweep from the permuted vector ``x`` to ``y``: 1 forward, 2 diagonal, 4 backward, or a sum of these.
+
+        Without a forward part ``y`` is both read and written.
+        """
         from warpfront.sparse.solve._sweep_kernels import SWEEP_WORDS, sweep
 
-        symbolic, state = self.factor.symbolic, self.factor.state
+        symbolic, general = self.factor.symbolic, self.general
         if symbolic.n == 0:
             return
+        if general is not None or self.factor.options.cholesky:
+            parts &= ~DIAGONAL
+        sides, owed = self.sides(trans), self._owed
+        if general is not None and general.n_blocks > 1:
+            from warpfront.sparse.solve._block_kernels import solve_blocks
+
+            solve_blocks(
+                symbolic.plan.node_ptr, sides, general.blocks, general.coupling,
+                self.factor.state.values, int(trans != "N"), x, y, owed, self._scratch,
+            )  # fmt: skip
+            return
         sync = np.zeros(SWEEP_WORDS, np.int64)
-        unit = 0 if self.factor.options.cholesky else 1
         stored, places = self._stored, self._stored_ptr
 
         def body(tid: int) -> None:
-            sweep(symbolic.plan, state, unit, parts, y, self._owed, stored, places, sync, tid, self._scratch)
+            sweep(symbolic.plan, sides, parts, x, y, owed, stored, places, sync, tid, self._scratch)
 
         run_threads(self.threads, body)
