@@ -1,0 +1,260 @@
+// LU solve of many tiny systems with partial pivoting, P A = L U: one warp to a block, 32 / G systems to a warp.
+//
+// A lane owns rows g, g + G, ... of one system in registers. Rows never move: each knows the position it has reached,
+// and an exchange is an exchange of two positions. In step k the candidate of greatest size wins, of equal ones that
+// at the lowest position: what a serial scan with a strict > finds. The pivot's row goes to the other lanes of its
+// system through shared memory and is read back as 16-byte broadcasts. The matrix is first scaled by a power of two that
+// brings its largest |entry| near 1 (exact; 1 / largest would overflow below 2.94e-39), and U is scaled back at the end.
+// G = 32 is the contract's kernel, one system to a block; smaller G is the packed variant.
+//
+// Shared layout: as in cholesky.cu; `order` says which row of A has come to a position, `pivots` where row k went.
+//
+// Barriers (of the warp): load -> check; check -> factor (whose multipliers go where the input was); pivot row -> its use, which with two buffers also separates a
+// row's last read from the write two steps later; in the placing of rows, reads of L -> writes, and those -> the next
+// reads; LU and `order` -> sweeps; permuted reads of the right-hand
+// sides -> solutions in their place; solution, scale and status -> write-out.
+//
+// Literature: Golub and Van Loan, Matrix Computations, 4th ed., algorithm 3.4.1 (outer products, partial pivoting);
+// Abdelfattah et al., "Batched one-sided factorizations of tiny matrices using GPUs" (2018), for rows that stay put.
+#include "small.cuh"
+
+namespace wf {
+
+// Status of the input; rows scaled. A system with a status other than 0 goes on as zeros.
+template <typename K, typename T>
+WF_DEVICE int lu_input(T (&r)[K::kRows][K::kN], const T* a, const T* b, int g, T& scale, T& inverse) {
+  bool bad = false;
+  T largest = T(0);
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m) {
+    const int i = m * K::kG + g;
+    WF_UNROLL
+    for (int c = 0; c < K::kN; ++c) {
+      r[m][c] = i < K::kN ? a[i * K::kP + c] : T(0);
+      bad = bad || !finite(r[m][c]);
+      largest = max_of(largest, size_of(r[m][c]));
+    }
+  }
+  WF_UNROLL_N(4)
+  for (int e = g; e < K::kN * K::kR; e += K::kG) bad = bad || !finite(b[e]);
+  largest = group_max<K::kG>(bad ? infinity_of(T(0)) : largest);
+  const int code = finite(largest) ? kOk : kNonFiniteInput;
+  power_scale(code == kOk ? largest : T(0), scale, inverse);
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m) {
+    WF_UNROLL
+    for (int c = 0; c < K::kN; ++c) r[m][c] = code == kOk ? mul(r[m][c], scale) : T(0);
+  }
+  return code;
+}
+
+// Greatest |r[.][0]| among the rows at positions k and beyond, and the lowest position that has it. All lanes.
+template <typename K, typename T>
+WF_DEVICE indexed<T> lu_pivot(const T (&r)[K::kRows][K::kN], const int (&at)[K::kRows], int k) {
+  indexed<T> best = {T(-1), kNone};
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m) {
+    const T v = size_of(r[m][0]);
+    if (at[m] >= k && (v > best.value || (v == best.value && at[m] < best.index))) best = {v, at[m]};
+  }
+  indexed<T> found;
+#if WF_ARCH >= 800
+  if constexpr (K::kG == kWarp && sizeof(T) == 4) {
+    // Bits of floats that are not negative order as the floats do.
+    const u32 key = best.index == kNone ? 0u : __float_as_uint(static_cast<float>(best.value));
+    const u32 top = __reduce_max_sync(kFullMask, key);
+    found.value = static_cast<T>(__uint_as_float(top));
+    found.index = static_cast<i32>(__reduce_min_sync(kFullMask, static_cast<u32>(key == top ? best.index : kNone)));
+    return found;
+  }
+#endif
+  found.value = group_max<K::kG>(best.value);
+  found.index = group_min<K::kG>(best.value == found.value ? best.index : kNone);
+  return found;
+}
+
+// A row, from its first column on, to the line.
+template <typename K, int Wide, typename T>
+WF_DEVICE void lu_publish(const T (&r)[K::kN], T* line) {
+  constexpr int V = K::kChunk;
+  WF_UNROLL
+  for (int first = 0; first < Wide; first += V) {
+    T w[V];
+    WF_UNROLL
+    for (int q = 0; q < V; ++q) w[q] = first + q < Wide ? r[first + q < Wide ? first + q : 0] : T(0);
+    store16(line + first, packed(w));
+  }
+}
+
+// Rows below position k lose their first column and take the update: r[m][c] = r[m][c + 1] - l[m] * line[c + 1].
+template <typename K, int Wide, typename T>
+WF_DEVICE void lu_update(T (&r)[K::kRows][K::kN], const T (&l)[K::kRows], const int (&at)[K::kRows], const T* line, int k) {
+  constexpr int V = K::kChunk;
+  WF_UNROLL
+  for (int first = 0; first < Wide; first += V) {
+    T w[V];
+    unpack(load16(line + first), w);
+    WF_UNROLL
+    for (int q = 0; q < V; ++q) {
+      const int c = first + q;
+      if (c == 0 || c >= Wide) continue;
+      WF_UNROLL
+      for (int m = 0; m < K::kRows; ++m)
+        if (at[m] > k) r[m][c - 1] = sub(r[m][c], mul(l[m], w[q]));
+    }
+  }
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m)
+    if (at[m] > k) r[m][Wide - 1] = T(0);
+}
+
+// The steps of one stage, then the next stages; returns the status. Column k is r[m][0] of every row still at work; a row
+// that has become the pivot keeps its registers from then on. A column without a pivot divides by 1.
+template <typename K, int Stage, typename T>
+WF_DEVICE int lu_factor(T (&r)[K::kRows][K::kN], int (&at)[K::kRows], T* a, T* lines, int* pivots, int g, int code) {
+  constexpr int kFrom = Stage * K::kStage, kWide = K::kN - kFrom;
+  constexpr int kTo = kFrom + K::kStage < K::kN ? kFrom + K::kStage : K::kN;
+  WF_UNROLL_N(1)
+  for (int k = kFrom; k < kTo; ++k) {
+    const indexed<T> best = lu_pivot<K>(r, at, k);
+    if (code == kOk && best.value == T(0)) code = k + 1;
+    if (g == 0) pivots[k] = best.index;
+    T* const line = lines + k % 2 * K::kLine;
+    WF_UNROLL
+    for (int m = 0; m < K::kRows; ++m) {
+      const bool wins = at[m] == best.index;
+      if (wins) lu_publish<K, kWide>(r[m], line);
+      at[m] = wins ? k : at[m] == k ? best.index : at[m];
+    }
+    __syncwarp();
+    const T pivot = best.value == T(0) ? T(1) : line[0];
+    T l[K::kRows];
+    WF_UNROLL
+    for (int m = 0; m < K::kRows; ++m) {
+      l[m] = quotient(at[m] > k ? r[m][0] : T(1), pivot);
+      if (at[m] > k) a[(m * K::kG + g) * K::kP + k] = l[m];
+    }
+    lu_update<K, kWide>(r, l, at, line, k);
+  }
+  if constexpr (Stage + 1 < K::kStages) code = lu_factor<K, Stage + 1>(r, at, a, lines, pivots, g, code);
+  return code;
+}
+
+// Rows to their positions in shared memory, U still scaled: L from the row's own place eight columns at a time (all are
+// read before any is written), then U from registers. Returns whether U is finite once it is scaled back.
+template <typename K, typename T>
+WF_DEVICE bool lu_place(const T (&r)[K::kRows][K::kN], const int (&at)[K::kRows], T* a, int* order, int g, T inverse) {
+  bool good = true;
+  WF_UNROLL_N(1)
+  for (int first = 0; first < K::kN; first += 8) {
+    T l[K::kRows][8];
+    WF_UNROLL
+    for (int m = 0; m < K::kRows; ++m)
+      WF_UNROLL
+      for (int q = 0; q < 8; ++q)
+        if (first + q < at[m]) l[m][q] = a[(m * K::kG + g) * K::kP + first + q];
+    __syncwarp();
+    WF_UNROLL
+    for (int m = 0; m < K::kRows; ++m)
+      WF_UNROLL
+      for (int q = 0; q < 8; ++q)
+        if (first + q < at[m]) a[at[m] * K::kP + first + q] = l[m][q];
+    __syncwarp();
+  }
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m) {
+    if (at[m] < 0) continue;
+    order[at[m]] = m * K::kG + g;
+    WF_UNROLL
+    for (int c = 0; c < K::kN; ++c) {
+      if (at[m] + c >= K::kN) continue;
+      good = good && finite(mul(r[m][c], inverse));
+      a[at[m] * K::kP + at[m] + c] = r[m][c];
+    }
+  }
+  return good;
+}
+
+// Both sweeps for every right-hand side; the solution replaces it in shared memory. Returns whether all is finite.
+template <typename K, typename T>
+WF_DEVICE bool lu_sweeps(const T* a, T* b, const int* order, int g, T scale) {
+  const int s = g / K::kAcross, lane = g % K::kAcross;
+  bool good = true;
+  WF_UNROLL_N(1)
+  for (int round = 0; round < K::kRounds; ++round) {
+    const int c = round * K::kAcross + lane;
+    T x[K::kHeld];
+    WF_UNROLL
+    for (int m = 0; m < K::kHeld; ++m) {
+      const int row = m * K::kGroups + s;
+      x[m] = row < K::kN && c < K::kR ? b[order[row] * K::kR + c] : T(0);
+    }
+    __syncwarp();
+    sweep<K, true, false, false>(x, a, s, lane);
+    sweep<K, false, true, false>(x, a, s, lane);
+    WF_UNROLL
+    for (int m = 0; m < K::kHeld; ++m) {
+      const int row = m * K::kGroups + s;
+      if (row >= K::kN || c >= K::kR) continue;
+      const T value = mul(x[m], scale);
+      good = good && finite(value);
+      b[row * K::kR + c] = value;
+    }
+  }
+  return good;
+}
+
+}  // namespace wf
+
+// As cholesky_warp. `pivots` [batch, N]: row k was exchanged with row pivots[k], both from 0.
+template <typename T, int N, int R, int G, int P, int S, bool Vec>
+__global__ void __launch_bounds__(32)
+    lu_warp(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ factor, T* __restrict__ solution,
+            int* __restrict__ pivots, int* __restrict__ status, long long batch) {
+  using namespace wf;
+  typedef small<T, N, R, G, P, S> K;
+  static_assert(G > 1, "a pivot's row is found by its lane");
+  constexpr bool kVecA = Vec && N * N % K::kChunk == 0, kVecB = Vec && N * R % K::kChunk == 0;
+  constexpr int kAll = K::kSystems;
+  __shared__ T matrix[kAll * S];
+  __shared__ T rhs[kAll * N * R];
+  __shared__ __align__(16) T line[kAll * 2 * K::kLine];
+  __shared__ T inverses[kAll];
+  __shared__ int order[kAll * N], rows[kAll * N], codes[kAll];
+  const i64 first = static_cast<i64>(blockIdx.x) * kAll;
+  if (first >= batch) return;
+  const int present = static_cast<int>(min_of<i64>(kAll, batch - first));
+  const int lane = lane_id(), g = lane % G, system = lane / G;
+  stream_in<T, kAll * N * N, kVecA>(a + first * (N * N), present * N * N, [&](int e, T x) {
+    const int i = e % (N * N);
+    matrix[e / (N * N) * S + i / N * P + i % N] = x;
+  });
+  stream_in<T, kAll * N * R, kVecB>(b + first * (N * R), present * N * R, [&](int e, T x) { rhs[e] = x; });
+  __syncwarp();
+  T* const mine = matrix + system * S;
+  T* const mine_b = rhs + system * N * R;
+  T r[K::kRows][N], scale, inverse;
+  int at[K::kRows];
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m) at[m] = m * G + g < N ? m * G + g : -1;
+  int code = lu_input<K>(r, mine, mine_b, g, scale, inverse);
+  __syncwarp();
+  code = lu_factor<K, 0>(r, at, mine, line + system * 2 * K::kLine, rows + system * N, g, code);
+  bool good = lu_place<K>(r, at, mine, order + system * N, g, inverse);
+  __syncwarp();
+  good = lu_sweeps<K>(mine, mine_b, order + system * N, g, scale) && good;
+  const bool all_good = group_min<G>(good ? 1 : 0) != 0;
+  if (code == kOk && !all_good) code = kNonFiniteIntermediate;
+  if (g == 0) codes[system] = code, inverses[system] = inverse;
+  __syncwarp();
+  stream_out<T, kAll * N * N, kVecA>(factor + first * (N * N), present * N * N, [&](int e) {
+    const int i = e % (N * N), s = e / (N * N);
+    const T x = matrix[s * S + i / N * P + i % N];
+    return codes[s] != kOk ? T(0) : i % N >= i / N ? mul(x, inverses[s]) : x;
+  });
+  stream_out<T, kAll * N * R, kVecB>(solution + first * (N * R), present * N * R,
+                                     [&](int e) { return codes[e / (N * R)] == kOk ? rhs[e] : T(0); });
+  stream_out<int, kAll * N, false>(pivots + first * N, present * N,
+                                   [&](int e) { return codes[e / N] == kOk ? rows[e] : -1; });
+  if (lane < present) status[first + lane] = codes[lane];
+}
