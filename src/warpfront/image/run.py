@@ -143,7 +143,9 @@ def _one(
     targets = _host_targets(operation, pixels, out)
     for target in targets:
         if _overlap(_extent_of(host), _extent_of(target)):
-            raise InvalidValueError("out overlaps the image; every pixel is read several times, so give new memory")
+            raise InvalidValueError(
+                "out overlaps the image; every pixel is read several times, so give new memory"
+            )
     if chosen.requirement.device == "cuda":
         _through_device(operation, host, layout, order, targets, path)
     else:
@@ -170,14 +172,18 @@ def _on_device(
     else:
         results = tuple(_several(out))
         if source.library == "jax" or any(arrays.library_of(r) != arrays.library_of(image) for r in results):
-            raise InvalidValueError("out must be of the image's library (and not of JAX, whose arrays are immutable)")
+            raise InvalidValueError(
+                "out must be of the image's library (and not of JAX, whose arrays are immutable)"
+            )
     views = tuple(arrays.view(result) for result in results)
     _check_outs(operation, [(v.shape, v.strides, v.dtype) for v in views], shape)
     for v in views:
         if v.device != source.device:
             raise InvalidValueError(f"out is on GPU {v.device} and the image on GPU {source.device}")
         if _overlap(_device_extent(source), _device_extent(v)):
-            raise InvalidValueError("out overlaps the image; every pixel is read several times, so give new memory")
+            raise InvalidValueError(
+                "out overlaps the image; every pixel is read several times, so give new memory"
+            )
     chosen.run(problem, source, views)
     if out is not None:
         return out
@@ -241,9 +247,7 @@ def _described(shape: tuple[int, ...], strides: tuple[int, ...], layout: str, or
 
 def _batched(targets: tuple[Any, ...], pixels: Pixels) -> tuple[Any, ...]:
     """Give int16 outputs the batch axis that the kernels index."""
-    return tuple(
-        target if target.dtype == np.uint8 or pixels.batched else target[None] for target in targets
-    )
+    return tuple(target if target.dtype == np.uint8 or pixels.batched else target[None] for target in targets)
 
 
 def _several(out: Any) -> tuple[Any, ...]:
