@@ -1,80 +1,84 @@
-"""Runs a GPU plan's launches one after another under the SIMT runner, and reads the factor back."""
-
-from types import SimpleNamespace
+"""Runs the GPU solver's sequences one launch after another under the SIMT runner, and reads the factor back."""
 
 import numpy as np
 
 from warpfront.backend.simt import Simt
+from warpfront.sparse.gpu import memory, steps
 from warpfront.sparse.gpu.kernels import KERNELS
-from warpfront.sparse.gpu.schedule import STATS
+from warpfront.sparse.gpu.schedule import make_plan
 
 
-def buffers(plan, values, rule=None):
-    """Host arrays of every buffer, under the names the kernels' arguments have."""
-    dtype = values.dtype
-    n = max(plan.n, 1)
-    made = SimpleNamespace(
-        items=plan.items, fronts=plan.fronts, children=plan.children, entries=plan.entries, maps=plan.maps,
-        values=values, rule=np.zeros(8, dtype) if rule is None else np.asarray(rule, dtype),
-        panels=np.full(max(plan.panel_words, 1), np.nan, dtype), blocks=np.full(max(plan.block_words, 1), np.nan, dtype),
-        diagonal=np.full(2 * n, np.nan, dtype), pivots=np.full(2 * n, -99, np.int32),
-        stats=np.full(STATS * max(plan.stat_rows, 1), -99, np.int32), work=np.full(max(plan.work_words, 1), np.nan, dtype),
-        flags=np.zeros(plan.flag_words, np.uint32),
-    )  # fmt: skip
-    for name in ("children", "entries", "maps"):
-        if getattr(made, name).size == 0:
-            setattr(made, name, np.zeros(1, getattr(made, name).dtype))
-    return made
+class Emulated:
+    """A solver whose device is the SIMT runner."""
 
+    def __init__(self, symbolic, pivoting, dtype=np.float64, scaled=False, tolerances=None, schedules=2, seed=0, **plan):
+        self.symbolic, self.pattern, self.scaled = symbolic, symbolic.pattern, scaled
+        self.dtype, self.schedules, self.seed = np.dtype(dtype), schedules, seed
+        self.plan = make_plan(symbolic, pivoting=pivoting, itemsize=self.dtype.itemsize, **plan)
+        self.tolerances = tolerances or steps.Tolerances()
+        items, self.sweeps = steps.solve_items(self.plan)
+        tables = steps.make_tables(self.pattern, symbolic.perm)
+        self.buffers = dict(memory.uploads(self.plan, tables, items))
+        for name, need in memory.needs(
+            self.plan, self.pattern.nnz, self.pattern.value_map.size, self.dtype
+        ).items():
+            poison = np.nan if need.dtype.kind == "f" else -99
+            self.buffers[name] = np.full(need.size, 0 if "flags" in name else poison, need.dtype)
+        for name in ("flags", "solve_flags"):
+            self.buffers[name] = self.buffers[name].view(np.uint32)
 
-def run(name, made, grid, block, *, shared=0, items=0, expression, numbers=(), schedules=2, seed=0):
-    """One launch; any finding is an error."""
-    spec = KERNELS[name]
-    arguments = [getattr(made, a) for a in spec.arguments[: len(spec.arguments)]]
-    if "items" in spec.arguments:
-        arguments[spec.arguments.index("items")] = made.items[items : items + grid].copy()
-    report = Simt.build(spec.source, [expression]).launch(
-        expression, grid, block, [*arguments, *numbers], shared_bytes=shared, resident=max(16, grid),
-        schedules=schedules, seed=seed,
-    )  # fmt: skip
-    report.check()
+    def run(self, sequence):
+        for step in sequence:
+            names = step.buffers()
+            arguments = [None if name is None else self.buffers[name] for name in names]
+            if step.items >= 0:
+                at = KERNELS[step.kernel].arguments.index("items")
+                arguments[at] = arguments[at][step.items : step.items + step.blocks].copy()
+            report = Simt.build(KERNELS[step.kernel].source, [step.expression]).launch(
+                step.expression, step.blocks, step.threads, [*arguments, *step.numbers],
+                shared_bytes=step.shared_bytes, resident=max(16, step.blocks), schedules=self.schedules, seed=self.seed,
+            )  # fmt: skip
+            report.check()
 
+    def factorize(self, values):
+        """Values in the caller's order."""
+        self.buffers["source"][: values.size] = values
+        self.run(
+            steps.factor_steps(
+                self.plan, self.pattern.nnz, self.dtype.name, self.tolerances, scaled=self.scaled
+            )
+        )
+        return self.buffers["summary"][:9].copy()
 
-def factorize(plan, values, rule=None, schedules=2, seed=0):
-    """Run the factorisation; returns the buffers."""
-    made = buffers(plan, values, rule)
-    dtype = values.dtype.name
-    run("epoch", made, 1, 1, expression="next_epoch", schedules=1)
-    for launch in plan.launches:
-        expression = KERNELS[launch.kernel].expression(dtype, launch.threads, plan.pivoting)
-        run(
-            launch.kernel, made, launch.blocks, launch.threads, shared=launch.shared_bytes, items=launch.items,
-            expression=expression, schedules=schedules, seed=seed,
-        )  # fmt: skip
-    return made
+    def solve(self, b, refinements=0, rhs=1, target=2e-15):
+        """b: (rhs, n)."""
+        n = self.plan.n
+        self.buffers["b"][: rhs * n] = b.reshape(-1)
+        self.run(
+            steps.solve_steps(
+                self.plan, self.sweeps, self.dtype.name, rhs, refinements, scaled=self.scaled, target=target
+            )
+        )
+        return self.buffers["best"][: rhs * n].reshape(b.shape).copy()
 
-
-def dense_factor(plan, made, symbolic):
-    """(L, D, place): dense factor of the permuted matrix; row k of L belongs to permuted column place[k]."""
-    n = plan.n
-    lower, d = np.eye(n), np.zeros((n, n))
-    place = np.arange(n)
-    ind, ptr = symbolic.plan.front_ind, symbolic.plan.front_ptr
-    for s in range(plan.fronts.size):
-        f = plan.fronts[s]
-        first, width = int(f["first"]), int(f["width"])
-        place[first : first + width] = first + made.pivots[2 * first : 2 * (first + width) : 2]
-    position = np.empty(n, int)
-    position[place] = np.arange(n)
-    for s in range(plan.fronts.size):
-        f = plan.fronts[s]
-        first, width, rows = int(f["first"]), int(f["width"]), int(f["rows"])
-        where = ind[ptr[s] : ptr[s + 1]].astype(int)
-        where = np.concatenate([np.arange(first, first + width), position[where[width:]]])
-        panel = made.panels[f["panel"] : f["panel"] + f["ld"] * width].reshape(width, f["ld"])
-        for k in range(width):
-            lower[where[k + 1 : rows], first + k] = panel[k, k + 1 : rows]
-            d[first + k, first + k] = made.diagonal[2 * (first + k)]
-            if made.pivots[2 * (first + k) + 1] == 2:
-                d[first + k, first + k + 1] = d[first + k + 1, first + k] = made.diagonal[2 * (first + k) + 1]
-    return lower, d, place
+    def dense_factor(self):
+        """(L, D, place): dense factor of the permuted matrix; row k of L belongs to permuted column place[k]."""
+        plan, n, buffers = self.plan, self.plan.n, self.buffers
+        lower, d, place = np.eye(n), np.zeros((n, n)), np.arange(n)
+        ind, ptr = self.symbolic.plan.front_ind, self.symbolic.plan.front_ptr
+        for f in plan.fronts:
+            first, width = int(f["first"]), int(f["width"])
+            place[first : first + width] = first + buffers["pivots"][2 * first : 2 * (first + width) : 2]
+        position = np.empty(n, int)
+        position[place] = np.arange(n)
+        for s, f in enumerate(plan.fronts):
+            first, width, rows = int(f["first"]), int(f["width"]), int(f["rows"])
+            where = ind[ptr[s] : ptr[s + 1]].astype(int)
+            where = np.concatenate([np.arange(first, first + width), position[where[width:]]])
+            panel = buffers["panels"][f["panel"] : f["panel"] + f["ld"] * width].reshape(width, f["ld"])
+            for k in range(width):
+                lower[where[k + 1 : rows], first + k] = panel[k, k + 1 : rows]
+                d[first + k, first + k] = buffers["diagonal"][2 * (first + k)]
+                if buffers["pivots"][2 * (first + k) + 1] == 2:
+                    d[first + k, first + k + 1] = d[first + k + 1, first + k] = buffers["diagonal"][2 * (first + k) + 1]
+        return lower, d, place

@@ -23,6 +23,7 @@ namespace wf {
 struct Front {
   i64 panel, block, first;   // places: panel, contribution block, first pivot
   i64 entry0, entry1, work;  // entries of A; published diagonal blocks of a wide front
+  i64 map;                   // its rows below: their places in the parent's front, their indices, their updates
   i32 rows, width, ld, child0, child1, flag, stat, unused;
 };
 
@@ -36,6 +37,8 @@ struct Entry {
   i32 row, col;
 };
 
+// Work of one block. fronts: front..last. strips: rows row..last of columns col..end, e0 panels, strip `index`. Tiles:
+// row, col, columns before end; e0..e1 entries of A (assembly) or columns multiplied (update).
 struct Item {
   i32 front, last, row, col, end, e0, e1, index;
 };
@@ -43,7 +46,7 @@ struct Item {
 // Tolerances of the pivot rule, absolute. Layout of the array `rule`.
 enum : int { kThreshold, kZero, kDoubt, kEpsilon, kRuleSize = 8 };
 // Layout of a front's statistics (of a panel's, in wide fronts); kFailed holds a pivot's position or -1.
-enum : int { kOnes, kTwos, kPerturbed, kZeros, kPositive, kNegative, kDoubtful, kFailed, kStats = 8 };
+enum : int { kOnes, kTwos, kPerturbed, kZeros, kPositive, kNegative, kDoubtful, kFailed, kNonFinite, kStats };
 
 constexpr int kPanel = 32;       // columns of a block of pivots
 constexpr int kPitch = 36;       // leading dimension of 32-row tiles in shared memory: 4 mod 8, no bank conflicts

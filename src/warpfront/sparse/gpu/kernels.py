@@ -22,9 +22,9 @@ class KernelSpec:
     template : str
         Name expression with ``{T}``, ``{threads}``, ``{pivoting}`` and ``{rhs}`` to fill in.
     arguments : tuple of str
-        Buffers (by name) and, behind them, numbers.
+        Buffers, by name; numbers follow them.
     signature : str
-        Argument letters of `warpfront.backend.cuda`; ``T`` stands for a number of the value type.
+        Argument letters of `warpfront.backend.cuda`.
     """
 
     file: str
@@ -46,7 +46,7 @@ class KernelSpec:
 
 def _spec(file: str, template: str, arguments: str, numbers: str = "") -> KernelSpec:
     names = tuple(arguments.split())
-    return KernelSpec(file, template, names, "p" * (len(names) - len(numbers)) + numbers)
+    return KernelSpec(file, template, names, "p" * len(names) + numbers)
 
 
 KERNELS = {
@@ -62,7 +62,6 @@ KERNELS = {
         "items fronts rule panels diagonal pivots work flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),
-    "epoch": _spec("order.cu", "next_epoch", "flags"),
     "update": _spec(
         "tiles.cu", f"update_tiles<{{T}}, false, {STAGES}>",
         "items fronts children maps panels blocks diagonal pivots",
@@ -71,6 +70,42 @@ KERNELS = {
         "tiles.cu", f"update_tiles<{{T}}, true, {STAGES}>",
         "items fronts children maps panels blocks diagonal pivots",
     ),
+    "forward": _spec(
+        "solve.cu", "forward_fronts<{T}, {threads}, {rhs}>",
+        "items fronts children maps panels pivots x z upd active sizes",
+    ),
+    "backward": _spec(
+        "solve.cu", "backward_fronts<{T}, {threads}, {rhs}>",
+        "items fronts below_ind panels diagonal pivots x z active sizes",
+    ),
+    "forward_wide": _spec(
+        "solve.cu", "forward_wide<{T}, {rhs}>",
+        "items fronts children maps panels pivots x z upd solve_flags active sizes",
+    ),
+    "backward_wide": _spec(
+        "solve.cu", "backward_wide<{T}, {rhs}>",
+        "items fronts below_ind panels diagonal pivots x z solve_flags active sizes",
+    ),
+    "start_factor": _spec("vectors.cu", "start_factor", "flags summary scalars"),
+    "gather_values": _spec("vectors.cu", "gather_values<{T}>", "gather_ptr gather_ind source original", "q"),
+    "sweep_exponents": _spec(
+        "vectors.cu", "sweep_exponents<{T}>", "row_ptr row_col row_slot original exponents_a exponents_b", "q"
+    ),
+    "scale_values": _spec(
+        "vectors.cu", "scale_values<{T}>", "slot_row slot_col exponents original values scalars", "q"
+    ),
+    "set_rule": _spec("vectors.cu", "set_rule<{T}>", "scalars rule", "dddd"),
+    "row_sums": _spec("vectors.cu", "row_sums<{T}>", "row_ptr row_slot original sums scalars", "q"),
+    "collect": _spec("vectors.cu", "collect", "stats summary", "q"),
+    "permute_in": _spec("vectors.cu", "permute_in<{T}, {rhs}>", "perm exponents b x solve_flags active", "qqq"),
+    "permute_out": _spec("vectors.cu", "permute_out<{T}, {rhs}>", "perm exponents x base out state active", "q"),
+    "measure": _spec(
+        "vectors.cu", "measure<{T}, {rhs}>",
+        "row_ptr row_col row_slot original sums b out residual state active shape",
+    ),
+    "judge": _spec("vectors.cu", "judge", "scalars state active", "iid"),
+    "keep_better": _spec("vectors.cu", "keep_better<{T}, {rhs}>", "state candidate best", "q"),
+    "start_solve": _spec("vectors.cu", "start_solve", "state active", "i"),
 }  # fmt: skip
 
 
@@ -84,6 +119,8 @@ def instantiations(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
         if name == "fronts":
             names = [spec.expression(dtype, plain, False) for _, plain, _ in CLASSES]
             names += [spec.expression(dtype, pivoted, True) for _, _, pivoted in CLASSES]
+        if name in ("forward", "backward"):
+            names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
         if name == "strips":
             names = [spec.expression(dtype, pivoting=flag) for flag in (False, True)]
         for expression in dict.fromkeys(names):

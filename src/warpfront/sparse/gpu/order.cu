@@ -1,4 +1,4 @@
-// Small kernels around the strips: interchanges applied to finished columns, and the flags' epoch.
+// Interchanges of the strips' diagonal blocks, applied to the columns before them.
 #include "front.cuh"
 
 using namespace wf;
@@ -21,6 +21,3 @@ __global__ void __launch_bounds__(kOrderThreads)
     if (row < f.width) *at = v;
   }
 }
-
-// A new epoch for the flags of one factorisation or solve.
-__global__ void next_epoch(u32* flags) { flags[0] += 1; }

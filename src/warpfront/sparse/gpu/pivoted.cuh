@@ -182,6 +182,7 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
       if (i == 0) {
         set_diagonal(s.d, slot, pivot, T(0), 0);
         ++s.stats[kOnes];
+        if (!(pivot - pivot == T(0))) ++s.stats[kNonFinite];
         ++s.stats[pivot > T(0) ? kPositive : kNegative];
       }
       ++k;
@@ -198,6 +199,7 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
         set_diagonal(s.d, slot, xk, off, 1);
         set_diagonal(s.d, slot + 1, last, off, -1);
         ++s.stats[kTwos];
+        if (!(scale - scale == T(0)) || !(xk + last - (xk + last) == T(0))) ++s.stats[kNonFinite];
         if (p * q < T(1)) ++s.stats[kPositive], ++s.stats[kNegative];
         else s.stats[xk > T(0) ? kPositive : kNegative] += 2;
       }

@@ -15,7 +15,7 @@ __all__ = ["CHILD", "ENTRY", "FRONT", "ITEM", "Device", "GpuPlan", "Launch", "ma
 
 FRONT = np.dtype(
     [("panel", "i8"), ("block", "i8"), ("first", "i8"), ("entry0", "i8"), ("entry1", "i8"), ("work", "i8"),
-     ("rows", "i4"), ("width", "i4"), ("ld", "i4"), ("child0", "i4"), ("child1", "i4"), ("flag", "i4"),
+     ("map", "i8"), ("rows", "i4"), ("width", "i4"), ("ld", "i4"), ("child0", "i4"), ("child1", "i4"), ("flag", "i4"),
      ("stat", "i4"), ("unused", "i4")]
 )  # fmt: skip
 CHILD = np.dtype([("block", "i8"), ("map", "i8"), ("range", "i8"), ("below", "i4"), ("front", "i4")])
@@ -24,7 +24,7 @@ ITEM = np.dtype([(name, "i4") for name in ("front", "last", "row", "col", "end",
 
 PACKED_ROWS = 46340  # rows of a packed block whose places still fit 32 bits
 PUBLISHED = 32 * 32 + 3 * 32  # words a wide front publishes for each diagonal block
-STATS = 8
+STATS = 9
 PANEL, TILE, CHUNK = 32, 64, 512
 SUBTREE_SHARE, SUBTREE_FLOPS = 3e-4, 4000.0
 # rows of a front up to which a class goes, and its threads: without and with pivoting (one thread a row)
@@ -182,6 +182,7 @@ def make_plan(
     kernels.ranges(parent, rows, below_ptr, maps, range_at + below_ptr[-1], maps)
     children = np.zeros(plan.child_ind.size, CHILD)
     kids = plan.child_ind
+    fronts["map"] = below_ptr[:-1]
     children["block"], children["map"] = fronts["block"][kids], below_ptr[kids]
     children["range"] = range_at[kids] + below_ptr[-1]
     children["below"], children["front"] = below[kids], kids

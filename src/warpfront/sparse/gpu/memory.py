@@ -1,0 +1,85 @@
+"""Every buffer of the GPU solver: its type, its length, and what it counts as in the memory estimates."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.sparse.gpu.schedule import STATS, GpuPlan
+from warpfront.sparse.gpu.steps import SCALING_SWEEPS, STATE, Tables
+
+__all__ = ["SLOTS", "Need", "estimates", "needs", "uploads"]
+
+FACTOR, BLOCKS, PLAN, SOLVE = "factor", "contribution_blocks", "plan", "solve"
+MOST_RHS = 4
+SLOTS = 16
+
+
+class Need(NamedTuple):
+    """One buffer: element type, elements, kind."""
+
+    dtype: np.dtype[Any]
+    size: int
+    kind: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes."""
+        return self.dtype.itemsize * self.size
+
+
+def uploads(plan: GpuPlan, tables: Tables, items: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Arrays that are copied to the device once, by buffer name; none is empty."""
+    n = plan.n
+    arrays = {
+        "items": plan.items, "fronts": plan.fronts, "children": plan.children, "entries": plan.entries,
+        "maps": plan.maps, "below_ind": plan.below_ind, "solve_items": items,
+        "gather_ptr": tables.gather_ptr, "gather_ind": tables.gather_ind, "slot_row": tables.slot_row,
+        "slot_col": tables.slot_col, "row_ptr": tables.row_ptr, "row_col": tables.row_col, "row_slot": tables.row_slot,
+        "perm": tables.perm, "zeros": np.zeros(n, np.int32),
+        "sizes": np.array([n, plan.below_ind.size], np.int64), "shape": np.array([n, 1, n], np.int64),
+    }  # fmt: skip
+    return {k: np.ascontiguousarray(a) if a.size else np.zeros(1, a.dtype) for k, a in arrays.items()}
+
+
+def needs(plan: GpuPlan, nnz: int, entries: int, dtype: np.dtype[Any]) -> dict[str, Need]:
+    """Buffers the device writes, by name. Flags are zeroed once; nothing else needs a first value."""
+    n = plan.n
+    value, i4, f8 = np.dtype(dtype), np.dtype(np.int32), np.dtype(np.float64)
+    below = plan.below_ind.size
+    table = {
+        "source": (value, entries, PLAN), "original": (value, nnz, PLAN), "values": (value, nnz, PLAN),
+        "rule": (value, 8, PLAN), "panels": (value, plan.panel_words, FACTOR),
+        "blocks": (value, plan.block_words, BLOCKS), "diagonal": (value, 2 * n, FACTOR),
+        "pivots": (i4, 2 * n, FACTOR), "stats": (i4, STATS * plan.stat_rows, PLAN),
+        "work": (value, plan.work_words, PLAN), "flags": (i4, plan.flag_words, PLAN),
+        "solve_flags": (i4, plan.flag_words, SOLVE), "summary": (i4, 16, PLAN), "scalars": (f8, 8, PLAN),
+        "sums": (f8, n, PLAN), "exponents": (i4, n, PLAN),
+        "x": (value, MOST_RHS * n, SOLVE), "z": (value, MOST_RHS * n, SOLVE), "upd": (value, MOST_RHS * below, SOLVE),
+        "b": (value, MOST_RHS * n, SOLVE), "best": (value, MOST_RHS * n, SOLVE),
+        "candidate": (value, MOST_RHS * n, SOLVE), "residual": (value, MOST_RHS * n, SOLVE),
+        "state": (f8, MOST_RHS * STATE, SOLVE), "active": (i4, 4, SOLVE),
+    }  # fmt: skip
+    for k in range(SCALING_SWEEPS - 1):
+        table[f"exponents_{k}"] = (i4, n, PLAN)
+    return {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}
+
+
+def estimates(
+    uploaded: dict[str, NDArray[Any]], written: dict[str, Need], host_bytes: int
+) -> tuple[dict[str, int], tuple[int, ...]]:
+    """Bytes by name, and cuDSS's 16 slots.
+
+    0 permanent device, 1 peak device, 2 permanent host, 3 peak host, 4 least device memory; 12 private contribution
+    blocks, 13 the other plan buffers; both are part of 0, 1 and 4. The rest is 0.
+    """
+    total = {kind: sum(n.nbytes for n in written.values() if n.kind == kind) for kind in (FACTOR, BLOCKS, PLAN, SOLVE)}
+    total[PLAN] += sum(int(a.nbytes) for a in uploaded.values())
+    device = sum(total.values())
+    slots = [0] * SLOTS
+    slots[0] = slots[1] = slots[4] = device
+    slots[2] = slots[3] = host_bytes
+    slots[12], slots[13] = total[BLOCKS], total[PLAN]
+    return {**total, "total": device}, tuple(slots)
