@@ -1,0 +1,47 @@
+// Random words on the device: Philox4x32-10 and scrambled Sobol points, the same words as `_normal_kernels.py`.
+//
+// Literature: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); Antonov and
+// Saleev (1979), the Gray-code form of Sobol's points.
+#pragma once
+#include "types.cuh"
+
+namespace wf {
+
+struct words4 {
+  u32 w[4];
+};
+
+// The words of counter (block, step, stream) under a key of 64 bits.
+WF_DEVICE words4 philox(u64 block, u32 step, u32 stream, u64 key) {
+  u32 c0 = static_cast<u32>(block), c1 = static_cast<u32>(block >> 32), c2 = step, c3 = stream;
+  u32 k0 = static_cast<u32>(key), k1 = static_cast<u32>(key >> 32);
+  WF_UNROLL
+  for (int round = 0; round < 10; ++round) {
+    const u64 p0 = static_cast<u64>(0xD2511F53u) * c0, p1 = static_cast<u64>(0xCD9E8D57u) * c2;
+    c0 = static_cast<u32>(p1 >> 32) ^ c1 ^ k0;
+    c2 = static_cast<u32>(p0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<u32>(p1);
+    c3 = static_cast<u32>(p0);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// One coordinate of the points 4 * block .. 4 * block + 3; `directions`: 32 scrambled direction numbers.
+WF_DEVICE words4 sobol(u64 block, const u32* directions, u32 shift) {
+  words4 result = {{shift, shift, shift, shift}};
+  const u32 first = static_cast<u32>(4 * block);
+  WF_UNROLL_N(8)
+  for (int bit = 0; bit < 32; ++bit) {
+    const u32 direction = directions[bit];
+    WF_UNROLL
+    for (u32 j = 0; j < 4; ++j) {
+      const u32 i = first + j;
+      result.w[j] ^= direction & (0u - (((i ^ (i >> 1)) >> bit) & 1u));
+    }
+  }
+  return result;
+}
+
+}  // namespace wf
