@@ -64,7 +64,10 @@ class OrderingCandidate:
 
 @dataclass(frozen=True)
 class AnalysisRecord:
-    """What the analysis chose and predicts."""
+    """What the analysis chose and predicts.
+
+    The last three are LU's: how rows were matched with columns, diagonal blocks, entries that could be matched.
+    """
 
     n: int
     nnz: int
@@ -81,17 +84,23 @@ class AnalysisRecord:
     n_pairs: int
     seconds: float
     jit_seconds: float
+    matching: str = ""
+    n_blocks: int = 1
+    structural_rank: int = -1
 
 
 @dataclass(frozen=True)
 class FactorRecord:
-    """What one numeric factorisation did. ``column`` is in the caller's numbering, -1 when there is none."""
+    """What one numeric factorisation did. ``column`` is in the caller's numbering, -1 when there is none.
+
+    LU has no inertia: None. ``stale_matching``: the values were far from those the rows were matched for.
+    """
 
     status: Status
     column: int
     method: str
     scaling: str
-    inertia: Inertia
+    inertia: Inertia | None
     inertia_certain: bool
     pivots: PivotStats
     nnz_factor: int
@@ -101,6 +110,7 @@ class FactorRecord:
     threads: int
     seconds: float
     jit_seconds: float
+    stale_matching: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from warpfront.errors import InvalidValueError, NonFiniteError
 from warpfront.formats.canonical import Canonical
 from warpfront.formats.operand import first_nonfinite
+from warpfront.sparse.general import shift_general_diagonal
 
 __all__ = ["check_out", "right_hand_side", "shift_diagonal"]
 
@@ -47,10 +48,12 @@ def check_out(out: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def shift_diagonal(pattern: Canonical, values: NDArray[np.float64], shift: Any) -> NDArray[np.float64]:
+def shift_diagonal(
+    pattern: Canonical, values: NDArray[np.float64], shift: Any, general: bool = False
+) -> NDArray[np.float64]:
     """Add ``dw`` to the diagonal entries >= 0 of a lower triangle and subtract ``dc`` from the negative ones.
 
-    ``shift`` is ``(dw, dc)``, two finite numbers.
+    ``shift`` is ``(dw, dc)``, two finite numbers. ``general``: the pattern is that of a whole matrix.
     """
     try:
         dw, dc = (float(part) for part in shift)
@@ -58,6 +61,8 @@ def shift_diagonal(pattern: Canonical, values: NDArray[np.float64], shift: Any) 
         raise InvalidValueError(f"diagonal_shift is {shift!r}; allowed are two numbers (dw, dc)") from None
     if not (np.isfinite(dw) and np.isfinite(dc)):
         raise InvalidValueError(f"diagonal_shift is {(dw, dc)}; both must be finite")
+    if general:
+        return shift_general_diagonal(pattern, values, dw, dc)
     begin = pattern.ptr[:-1]
     stored = begin < pattern.ptr[1:]
     stored[stored] = pattern.ind[begin[stored]] == np.flatnonzero(stored)

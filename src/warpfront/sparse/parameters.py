@@ -57,7 +57,11 @@ SETTINGS: dict[str, Setting] = {
         "auto", str, ("auto", "none", "equilibrate"), "factorization", "symmetric scaling by powers of two"
     ),
     "pivot_threshold": Setting(
-        0.01, float, (0.0, 0.5), "factorization", "u: entries of L stay below 1/u (LDL^T)"
+        0.01,
+        float,
+        (0.0, 1.0),
+        "factorization",
+        "u: entries of L stay below 1/u; LDL^T: at most 0.5; LU: 0.1 by default",
     ),
     "pivot_epsilon": Setting(
         1e-8,
@@ -68,6 +72,23 @@ SETTINGS: dict[str, Setting] = {
     ),
     "zero_pivot_tol": Setting(
         1e-13, float, (0.0, 1.0), "factorization", "a column with no scaled entry above this is a zero pivot"
+    ),
+    "matching_alg": Setting(
+        "auto",
+        str,
+        ("auto", "none", "max_diag_product"),
+        "analysis",
+        "LU: permute rows so that large entries stand on the diagonal, and scale by the matching",
+    ),
+    "block_triangular": Setting(
+        True, bool, (), "analysis", "LU: factor only the diagonal blocks of the block triangular form"
+    ),
+    "stale_matching": Setting(
+        "rescale",
+        str,
+        ("rescale", "analyze"),
+        "factorization",
+        "LU: when the matching no longer fits new values, scale anew (rows keep their columns), or match anew",
     ),
     "on_unstable": Setting(
         "delay",
@@ -91,7 +112,6 @@ SETTINGS: dict[str, Setting] = {
 }
 
 _NO_GPU = "belongs to the GPU path, which this build does not have"
-_LU = "belongs to LU factorisation (structure 'G'), which this build does not have"
 REFUSED: dict[str, str] = {
     "comm": "several machines: use the distributed package's solver instead",
     "device_count": "one device only",
@@ -99,23 +119,19 @@ REFUSED: dict[str, str] = {
     "downcast_factors": "factors keep the dtype of the matrix",
     "emulation_mantissa_bit_count": "arithmetic is never emulated",
     "factorization_alg": "one algorithm for each structure: multifrontal",
-    "force_nonsymmetric_matching": _LU,
+    "force_nonsymmetric_matching": "structure 'G' has it",
     "hybrid_device_memory_limit": _NO_GPU,
     "hybrid_device_memory_min": _NO_GPU,
     "hybrid_execute_mode": _NO_GPU,
     "hybrid_memory_mode": _NO_GPU,
     "hybrid_mode": _NO_GPU,
-    "matching_alg": "zero diagonals are paired before ordering instead; matching comes with structure 'G'",
     "max_lu_nnz": "memory is sized from the analysis",
     "nd_nlevels": "the dissection chooses its depth",
     "nd_partition_tree": "the dissection keeps no tree to export",
     "nd_ubfactor": "METIS runs with its own balance",
-    "perm_col": _LU,
-    "perm_matching": "matching comes with structure 'G'",
-    "perm_row": _LU,
     "pivot_epsilon_alg": "pivot_epsilon is relative to entries scaled to 1",
     "pivot_type": "1x1 and 2x2 pivots by threshold Bunch-Kaufman (S), none (SPD)",
-    "reordering_btf": _LU,
+    "reordering_btf": "set block_triangular",
     "schur_matrix": "Schur complements are not in this build",
     "schur_mode": "Schur complements are not in this build",
     "schur_shape": "Schur complements are not in this build",
@@ -125,7 +141,7 @@ REFUSED: dict[str, str] = {
     "ubatch_mask": "uniform batches are not in this build",
     "ubatch_size": "uniform batches are not in this build",
     "use_cuda_register_memory": _NO_GPU,
-    "use_matching": "zero diagonals are paired before ordering instead; matching comes with structure 'G'",
+    "use_matching": "set matching_alg",
     "use_superpanels": "fronts are always supernodal",
     "user_elimination_tree": "give user_perm instead",
     "user_host_interrupt": "interrupt the Python thread instead",
@@ -136,9 +152,10 @@ REFUSED: dict[str, str] = {
 
 @dataclass
 class Settings:
-    """Checked values of every setting."""
+    """Checked values of every setting; ``given`` are those a caller has chosen."""
 
     values: dict[str, Any] = field(default_factory=lambda: {name: s.default for name, s in SETTINGS.items()})
+    given: set[str] = field(default_factory=set)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -167,6 +184,7 @@ class Settings:
             )
         setting = SETTINGS[name]
         self.values[name] = _checked(name, setting, value)
+        self.given.add(name)
         if name == "user_perm":
             self.values["reordering_alg"] = "auto" if value is None else "user"
         return setting.phase

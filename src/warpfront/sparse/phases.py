@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.backend import settings as environment
-from warpfront.errors import Status
+from warpfront.errors import InvalidValueError, Status
 from warpfront.report import AnalysisRecord, FactorRecord, SolveRecord
+from warpfront.sparse.general import analyze_lu, factor_lu, with_defaults
 from warpfront.sparse.parameters import Settings
 from warpfront.sparse.structure import System, positive_diagonal
 
@@ -23,6 +26,8 @@ __all__ = [
     "analyze_system",
     "factor_record",
     "factor_values",
+    "fit_settings",
+    "refiner",
     "solve_columns",
     "solve_record",
 ]
@@ -30,6 +35,8 @@ __all__ = [
 
 def analyze_system(system: System, values: NDArray[Any], settings: Settings) -> Any:
     """Order, find the fronts and plan memory; returns a `Symbolic`."""
+    if system.structure == "G":
+        return analyze_lu(system.pattern, values, settings)
     from warpfront.sparse.analysis import analyze
 
     return analyze(
@@ -59,15 +66,31 @@ def analysis_record(system: System, symbolic: Any, seconds: float, jit_seconds: 
         n_pairs=symbolic.pairs,
         seconds=seconds,
         jit_seconds=jit_seconds,
+        **_lu_facts(symbolic.general),
     )
 
 
+def _lu_facts(general: Any) -> dict[str, Any]:
+    if general is None:
+        return {}
+    return {
+        "matching": general.matching,
+        "n_blocks": general.n_blocks,
+        "structural_rank": general.structural_rank,
+    }
+
+
 class Factored(NamedTuple):
-    """A factor, the name of its method, and its buffers with the key they may be used again under."""
+    """A factor, the name of its method, and its buffers with the key they may be used again under.
+
+    LU: ``scaling`` in words, and whether it replaces one that no longer fits.
+    """
 
     factor: Any
     method: str
-    kept: tuple[tuple[bool, int], Any]
+    kept: tuple[tuple[bool, int], Any] | None
+    scaling: str = ""
+    stale: bool = False
 
 
 def _threads(settings: Settings) -> int:
@@ -83,6 +106,11 @@ def factor_values(
     from warpfront.sparse.numeric.factorize import FactorOptions, factorize
 
     threads = _threads(settings)
+    if system.structure == "G":
+        buffers = kept[1] if kept is not None and kept[0] == (False, threads) else None
+        lu = factor_lu(symbolic, values, settings, threads, buffers)
+        again = ((False, threads), lu.factor.state) if lu.symbolic is symbolic else None
+        return Factored(lu.factor, "LU", again, lu.scaling.how, lu.scaling.stale)
     cholesky = system.structure == "SPD"
     if system.open_choice:
         cholesky = positive_diagonal(system.pattern, values)
@@ -115,9 +143,10 @@ def factor_record(
         status=factor.status,
         column=factor.column,
         method=factored.method,
-        scaling="none" if factor.scale is None else "symmetric equilibration",
-        inertia=factor.inertia,
-        inertia_certain=factor.status in (Status.OK, Status.SINGULAR)
+        scaling=factored.scaling or ("none" if factor.scale is None else "symmetric equilibration"),
+        inertia=None if symbolic.general is not None else factor.inertia,
+        inertia_certain=symbolic.general is None
+        and factor.status in (Status.OK, Status.SINGULAR)
         and factor.pivots.perturbed + factor.pivots.doubtful == 0,
         pivots=factor.pivots,
         nnz_factor=factor.nnz_factor,
@@ -127,7 +156,38 @@ def factor_record(
         threads=factor.options.threads,
         seconds=seconds,
         jit_seconds=jit_seconds,
+        stale_matching=factored.stale,
     )
+
+
+def fit_settings(system: System, settings: Settings) -> None:
+    """Fill in the defaults that depend on the structure, and check what only some structures allow.
+
+    Raises
+    ------
+    InvalidValueError
+        A threshold no pivot of order 2 can keep.
+    """
+    if system.structure == "G":
+        with_defaults(settings)
+    elif settings["pivot_threshold"] > 0.5:
+        raise InvalidValueError(
+            f"pivot_threshold is {settings['pivot_threshold']!r}; allowed is 0.0 to 0.5 for LDL^T (1.0 for LU)"
+        )
+
+
+def refiner(system: System, factor: Any, values: NDArray[Any]) -> Callable[[str], Any]:
+    """Return the function that gives the refined solver of ``trans``: "N", "T" or "H"."""
+    from warpfront.sparse.solve.triangular import Sweeper
+
+    sweeper = Sweeper(factor)
+    if system.structure == "G":
+        from warpfront.sparse.solve.refine_general import GeneralRefiner
+
+        return cache(lambda trans: GeneralRefiner(sweeper, system.pattern, values, trans))
+    from warpfront.sparse.solve.refine import Refiner
+
+    return cache(lambda _: Refiner(sweeper, system.pattern, values))
 
 
 def solve_columns(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warpfront.errors import NotFactorizedError, Status
+from warpfront.errors import NotFactorizedError, NotSupportedError, Status
 from warpfront.report import Inertia, PivotStats, SolverReport
 from warpfront.sparse.parameters import Settings
+from warpfront.sparse.phases import fit_settings
 from warpfront.sparse.results import (
     memory_estimates,
     raise_outcome,
@@ -28,6 +29,7 @@ class Readings:
     """The half of `DirectSolver` that runs no phase of its own accord."""
 
     _settings: Settings
+    _system: Any
     _report: SolverReport
     _symbolic: Any
     _factor: Any
@@ -52,7 +54,11 @@ class Readings:
 
     @property
     def inertia(self) -> Inertia:
-        """Numbers of positive, negative and zero eigenvalues."""
+        """Numbers of positive, negative and zero eigenvalues; an LU factorisation knows none."""
+        if self._factored().symbolic.general is not None:
+            raise NotSupportedError(
+                "LU (structure 'G') knows no inertia; factor a symmetric matrix with structure 'S'"
+            )
         return self._factored().inertia
 
     @property
@@ -72,6 +78,7 @@ class Readings:
     def set(self, name: str, value: Any) -> None:
         """Set a parameter by its cuDSS name; phases that read it run again when next needed."""
         phase = self._settings.set(name, value)
+        fit_settings(self._system, self._settings)
         if phase == "analysis":
             self._symbolic = self._factor = self._refiner = None
         elif phase == "factorization":

@@ -18,6 +18,7 @@ from warpfront.errors import (
     SingularMatrixError,
     Status,
 )
+from warpfront.sparse.general import raise_singular
 from warpfront.sparse.parameters import REFUSED
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ def reciprocal_condition(solver: DirectSolver) -> float:
 def raise_outcome(factor: Factor) -> None:
     """Raise the exception that belongs to a factor's status; nothing for OK."""
     column = factor.column
+    if factor.status == Status.SINGULAR and factor.symbolic.general is not None:
+        raise_singular(factor)
     if factor.status == Status.NOT_POSITIVE_DEFINITE:
         raise NotPositiveDefiniteError(
             f"the matrix is not positive definite: the pivot of column {column} is not positive", column

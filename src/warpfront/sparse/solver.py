@@ -81,6 +81,7 @@ class DirectSolver(Readings):
         self._clock = Clock()
         with self._clock:
             self._system = read_system(A, structure, view)
+            phases.fit_settings(self._system, self._settings)
             self._values: NDArray[np.float64] = self._system.gather(self._system.operand.data)
         self._symbolic: Any = None
         self._factor: Any = None
@@ -152,7 +153,8 @@ class DirectSolver(Readings):
             raise NotAnalyzedError("refactorize before analyze(): there is no pattern to refactorize on")
         new = self._system.gather(values)
         if diagonal_shift is not None:
-            new = shift_diagonal(self._system.pattern, new, diagonal_shift)
+            general = self._system.structure == "G"
+            new = shift_diagonal(self._system.pattern, new, diagonal_shift, general)
         self._values = new
         return self.factorize()
 
@@ -164,7 +166,7 @@ class DirectSolver(Readings):
         b : float[n] or float[n, k]
             Any stride or order; read. Real.
         trans : {"N", "T", "H"}
-            The same thing for a real symmetric matrix.
+            The system is ``A x = b``, ``A^T x = b`` or ``A^H x = b``: the same for a real symmetric matrix.
         out : float64, shape of b, optional
             Written and returned; may be ``b`` itself.
 
@@ -191,7 +193,7 @@ class DirectSolver(Readings):
             raise_outcome(self._factor)
         clock = Clock()
         with clock:
-            x, worst = self._solve_columns(rhs)
+            x, worst = self._solve_columns(rhs, trans)
         self._record_solve(rhs.shape, worst, clock)
         if out is None:
             return x
@@ -199,25 +201,22 @@ class DirectSolver(Readings):
         return out
 
     # ------------------------------------------------------------------ inside
-    def _refined(self) -> Any:
+    def _refined(self, trans: str = "N") -> Any:
         if self._refiner is None:
-            from warpfront.sparse.solve.refine import Refiner
-            from warpfront.sparse.solve.triangular import Sweeper
+            self._refiner = phases.refiner(self._system, self._factor, self._values)
+        return self._refiner(trans)
 
-            self._refiner = Refiner(Sweeper(self._factor), self._system.pattern, self._values)
-        return self._refiner
-
-    def _solve_once(self, b: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _solve_once(self, b: NDArray[Any], trans: str = "N") -> NDArray[Any]:
         x = np.empty_like(b)
-        self._refined().solve_unrefined(np.ascontiguousarray(b), x)
+        self._refined(trans).solve_unrefined(np.ascontiguousarray(b), x)
         return x
 
     def _solve_columns(
-        self, rhs: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], tuple[int, float, float]]:
+        self, rhs: NDArray[Any], trans: str
+    ) -> tuple[NDArray[Any], tuple[int, float, float]]:
         if self._factor.status not in (Status.OK, Status.SINGULAR):
             return np.full(rhs.shape, np.nan), (0, float("nan"), float("nan"))
-        return phases.solve_columns(self._refined(), rhs, int(self._settings["ir_n_steps"]))
+        return phases.solve_columns(self._refined(trans), rhs, int(self._settings["ir_n_steps"]))
 
     def _record_solve(self, shape: tuple[int, ...], worst: tuple[int, float, float], clock: Clock) -> None:
         tolerance = float(self._settings["ir_tol"])

@@ -63,6 +63,8 @@ class System:
             The two triangles differ by more than 8 units in the last place.
         """
         flat = flat_values(self.operand, values)
+        if self.structure == "G":
+            return _finite_gather(self.pattern, flat.astype(self.operand.data.dtype, copy=False), True)
         if flat.dtype.kind == "c":
             raise NotSupportedError(_NO_COMPLEX)
         flat = flat.astype(np.float64, copy=False)
@@ -135,13 +137,19 @@ def read_system(matrix: Any, structure: str, view: str) -> System:
     rows, columns = operand.shape
     if rows != columns:
         raise InvalidValueError(f"the matrix is {rows} x {columns}; a direct solve needs a square one")
-    if operand.data.dtype.kind == "c":
+    if operand.data.dtype.kind == "c" and structure not in ("auto", "G"):
         raise NotSupportedError(_NO_COMPLEX)
+    if structure == "G" and view != "full":
+        raise InvalidValueError(f"view is {view!r}, but structure 'G' needs every entry: view='full'")
     if operand.kind != "dense":
         shared = {name: getattr(operand, name) for name in ("ptr", "ind", "row", "col")}
         operand = replace(
             operand, **{name: array.copy() for name, array in shared.items() if array is not None}
         )
+    if structure == "G":
+        return _general(operand, "asked for")
+    if operand.data.dtype.kind == "c":
+        return _general(operand, "it is complex")
     values = operand.data.astype(np.float64, copy=False)
     if view != "full":
         pattern = canonicalize(operand, "lower_as_lower" if view == "lower" else "upper_as_lower")
@@ -152,10 +160,11 @@ def read_system(matrix: Any, structure: str, view: str) -> System:
     pattern = canonicalize(operand, "lower")
     lower = _finite_gather(pattern, values, True)
     evidence = symmetry(operand)
-    if structure == "G" or (structure == "auto" and not evidence.symmetric):
-        raise NotSupportedError(
-            "unsymmetric matrices (structure 'G') are not supported yet; the largest relative difference "
-            f"between a[i, j] and a[j, i] is {evidence.max_relative_difference:.1e}"
+    if structure == "auto" and not evidence.symmetric:
+        return _general(
+            operand,
+            "it is not symmetric: the largest relative difference between a[i, j] and a[j, i] is "
+            f"{evidence.max_relative_difference:.1e}",
         )
     upper = canonicalize(operand, "upper_as_lower") if evidence.pattern_symmetric else None
     if not evidence.symmetric and upper is not None:
@@ -163,6 +172,13 @@ def read_system(matrix: Any, structure: str, view: str) -> System:
     _refuse_unsymmetric(evidence, structure)
     why = "a[i, j] equals a[j, i] everywhere"
     return _settled(System(operand, structure, why, False, pattern, upper, True), lower)
+
+
+def _general(operand: Operand, reason: str) -> System:
+    """A matrix for LU, in its own dtype."""
+    pattern = canonicalize(operand, "all")
+    _finite_gather(pattern, operand.data, True)
+    return System(operand, "G", reason, False, pattern, None, True)
 
 
 def _settled(system: System, values: NDArray[np.float64]) -> System:
