@@ -210,21 +210,18 @@ def _first_launch(case):
 
 
 def summary(done):
-    lines = []
+    """Return a line for each shape: our share of the fastest copy, path by path, for each element size."""
+    lines, shapes = [], {}
     for row in done.get("shapes", []):
         copy = row.contenders[row.reference].median
         texts = [
-            f"{name.removeprefix('warpfront ')} {100 * copy / found.median:.0f}%"
-            for name, found in row.contenders.items()
-            if found.median is not None and name != row.reference
+            f"{name.removeprefix('warpfront').strip() or 'auto'} {100 * copy / row.contenders[name].median:.0f}"
+            + ("WRONG" if row.contenders[name].status == "wrong" else "")
+            for name in row.ours
         ]
-        wrong = [name for name, found in row.contenders.items() if found.status == "wrong"]
-        kind = " in place" if "place" in row.operation else ""
-        lines.append(
-            f"{row.case}{kind}: {1e6 * copy:.1f} us, "
-            + " ".join(texts)
-            + (f" WRONG {wrong}" if wrong else "")
-        )
+        key = (row.case.rpartition(",")[0], row.operation)
+        shapes.setdefault(key, []).append(f"{row.shapes['itemsize']}B {1e6 * copy:.1f}us " + "/".join(texts))
+    lines += [f"{case} {operation}: " + "; ".join(found) for (case, operation), found in shapes.items()]
     for row in done.get("launch", []):
         texts = [
             f"{name} {1e6 * f.median:.2f} us" if f.median else f"{name} {f.detail}"

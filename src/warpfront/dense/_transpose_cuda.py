@@ -34,15 +34,26 @@ __all__ = [
 ELEMENT_BYTES = (1, 2, 4, 8, 16)
 FOLDER = FilePath(__file__).parent
 
-# (tile rows, tile columns, threads) by element size.
-TILES = {1: (128, 128, 256), 2: (64, 64, 256), 4: (64, 64, 256), 8: (32, 32, 256), 16: (32, 32, 256)}
-# The same with the number of stages, for the two persistent kernels.
+# (tile rows, tile columns, threads) by element size, as measured (benchmarks/records/nvidia-h200).
+TILES = {1: (128, 128, 256), 2: (128, 64, 256), 4: (64, 64, 256), 8: (32, 32, 256), 16: (32, 16, 256)}
+# (side, threads) of the pair of tiles in place.
+SQUARE_TILES = {1: (128, 256), 2: (64, 256), 4: (64, 256), 8: (32, 256), 16: (32, 256)}
+# The first with the number of stages, for the two persistent kernels.
 STREAMED_TILES = {
-    1: (128, 128, 256, 2),
-    2: (64, 64, 256, 2),
-    4: (64, 64, 256, 2),
-    8: (32, 64, 256, 2),
-    16: (32, 32, 256, 2),
+    "sm_80": {
+        1: (128, 256, 256, 2),
+        2: (128, 128, 256, 2),
+        4: (128, 64, 256, 2),
+        8: (64, 32, 256, 2),
+        16: (64, 32, 256, 2),
+    },
+    "sm_90": {
+        1: (128, 256, 256, 2),
+        2: (64, 64, 128, 3),
+        4: (64, 64, 128, 3),
+        8: (64, 32, 256, 3),
+        16: (32, 32, 128, 3),
+    },
 }
 # For output rows that are not aligned; tiles overlap by 16 bytes of rows. 16-byte elements need none.
 SHIFT_TILES = {1: (128, 128, 256), 2: (64, 64, 256), 4: (64, 64, 256), 8: (32, 32, 256)}
@@ -143,7 +154,7 @@ def why_not_streamed(problem: TransposeProblem, *, whole_chunks: bool) -> str | 
 
 def shared_bytes(path: str, itemsize: int, tile: tuple[int, int, int, int] | None = None) -> int:
     """Return the dynamic shared memory of one block of a persistent path."""
-    rows, columns, _, stages = tile or STREAMED_TILES[itemsize]
+    rows, columns, _, stages = tile or STREAMED_TILES[path][itemsize]
     if path == "sm_90":
         return stages * (rows * (columns * itemsize + 16) + 8)
     return stages * rows * columns * itemsize
@@ -173,7 +184,7 @@ def plan(
     if path == "portable":
         result = _portable(problem, tile or TILES[problem.itemsize], group)
     elif path in ("sm_80", "sm_90"):
-        result = _streamed(problem, path, tile or STREAMED_TILES[problem.itemsize], group)
+        result = _streamed(problem, path, tile or STREAMED_TILES[path][problem.itemsize], group)
     else:
         raise InvalidValueError(f"no such GPU path: {path!r}")
     if result.blocks > MAX_GRID and not result.persistent:
@@ -192,7 +203,7 @@ def _portable(p: TransposeProblem, tile: tuple[int, ...], group: int) -> Plan:
         tail = (p.m, p.n, p.dst_pitch, p.src_pitch, p.dst_batch, p.src_batch, count)
         return Plan(source, expression, _FLAT_SIGNATURE, blocks, FLAT_THREADS, 0, False, tail)
     if p.in_place:
-        side = min(rows, columns)
+        side, threads = SQUARE_TILES[p.itemsize]
         tiles = -(-p.n // side)
         expression = f"transpose_in_place<{p.itemsize}, {side}, {threads}, {_bool(p.src_align == 16)}>"
         blocks = p.batch * (tiles * (tiles + 1) // 2)
@@ -243,11 +254,14 @@ def instantiations() -> list[tuple[FilePath, tuple[str, ...], int]]:
             if size in SHIFT_TILES:
                 shape = ", ".join(map(str, SHIFT_TILES[size]))
                 portable.append(f"transpose_shift<{size}, {shape}, {_bool(a)}>")
-            portable.append(f"transpose_in_place<{size}, {min(rows, columns)}, {threads}, {_bool(a)}>")
+            side, count = SQUARE_TILES[size]
+            portable.append(f"transpose_in_place<{size}, {side}, {count}, {_bool(a)}>")
         portable.append(f"transpose_flat<{size}, {FLAT_THREADS}, {FLAT_EACH}>")
     result = [(FOLDER / "transpose.cu", tuple(portable), 75)]
-    for kernel, least in (("transpose_async", 80), ("transpose_bulk", 90)):
-        names = tuple(f"{kernel}<{s}, {r}, {c}, {t}, {d}>" for s, (r, c, t, d) in STREAMED_TILES.items())
+    for kernel, path, least in (("transpose_async", "sm_80", 80), ("transpose_bulk", "sm_90", 90)):
+        names = tuple(
+            f"{kernel}<{s}, {r}, {c}, {t}, {d}>" for s, (r, c, t, d) in STREAMED_TILES[path].items()
+        )
         result.append((FOLDER / f"{kernel}.cu", names, least))
     return result
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.backend import arrays, capability, dispatch, settings
+from warpfront.backend import arrays, capability, dispatch
 from warpfront.dense import _transpose_cuda as plans
+from warpfront.dense import _transpose_host as host_side
 from warpfront.dense._transpose_cuda import ELEMENT_BYTES, TransposeProblem
 from warpfront.errors import InvalidValueError, NotSupportedError
 
 __all__ = ["PATHS", "explain_transpose", "transpose"]
-
-# Below this many bytes a thread costs more than it saves.
-_THREAD_BYTES = 1 << 22
-# A matrix of fewer bytes stays in cache, and one narrower than this has no tile to speak of: NumPy's copy is
-# the faster loop there.
-_SMALL_BYTES, _NARROW = 1 << 17, 16
 
 
 @dispatch.requires(
@@ -52,38 +46,20 @@ def _launch(path: str, problem: TransposeProblem, dst: arrays.DeviceView, src: a
 
 @dispatch.requires(device="cpu")
 def _cpu(problem: TransposeProblem, dst: NDArray[Any], src: NDArray[Any]) -> None:
-    size = problem.itemsize
-    small = problem.m * problem.n * size < _SMALL_BYTES or min(problem.m, problem.n) < _NARROW
-    if small and not problem.in_place:
-        np.copyto(dst, np.swapaxes(src, -1, -2))
-        return
-    from warpfront.dense import _transpose_cpu as kernels
-
-    tile, carrier = kernels.TILE[size], kernels.CARRIER[size]
-    work = problem.batch * problem.m * problem.n * size
-    steps = [
-        step // size for step in (problem.src_batch, problem.src_pitch, problem.dst_batch, problem.dst_pitch)
-    ]
-    columns = -(-problem.n // tile)
-    strips = min(_threads(work), columns)
-    if problem.in_place:
-        sizes = _unsigned(problem.batch, problem.n, steps[0], steps[1], tile, 0)
-        flat = _flat(dst, carrier)
-        # Tile rows of the triangle shorten towards the end: dealt out in turn, the strips weigh the same.
-        _run([(kernels.transpose_square, (flat, sizes, *_unsigned(k, strips))) for k in range(strips)])
-    else:
-        sizes = _unsigned(problem.batch, problem.m, problem.n, *steps, tile, 0)
-        both = (_flat(src, carrier), _flat(dst, carrier), sizes)
-        edges = _unsigned(*(columns * k // strips for k in range(strips + 1)))
-        _run([(kernels.transpose_strip, (*both, edges[k], edges[k + 1])) for k in range(strips)])
+    host_side.run(problem, dst, src)
 
 
-# In order of preference.
+# In order of preference, which is that of the measured times: where memory is the bound, blocks that the device
+# schedules one by one do no worse than persistent ones that copy ahead.
 PATHS = (
-    dispatch.Path("sm_90", _bulk, "rows by bulk copies on an mbarrier, several tiles ahead"),
+    dispatch.Path(
+        "portable", _portable, "padded shared-memory tile, 16-byte accesses, shifted where unaligned"
+    ),
     dispatch.Path("sm_80", _async, "16-byte asynchronous copies, one tile ahead"),
-    dispatch.Path("portable", _portable, "padded shared-memory tile, 16-byte or element accesses"),
-    dispatch.Path("cpu", _cpu, "cache-blocked Numba kernel, threads over strips"),
+    dispatch.Path("sm_90", _bulk, "rows by bulk copies on an mbarrier, several tiles ahead"),
+    dispatch.Path(
+        "cpu", _cpu, "copies of cached blocks, or a cache-blocked Numba kernel; threads over strips"
+    ),
 )
 
 
@@ -353,47 +329,3 @@ def _extent(v: arrays.DeviceView) -> tuple[int, int]:
         return v.pointer, v.pointer
     last = sum((size - 1) * step for size, step in zip(v.shape, v.strides, strict=True))
     return v.pointer, v.pointer + last + v.itemsize
-
-
-class _Memory:
-    """Memory for NumPy to view: keeps its owner alive, writable even when a read-only array lies there.
-
-    (A read-only argument would make Numba compile a second version of a kernel that only reads it anyway.)
-    """
-
-    def __init__(self, owner: NDArray[Any], count: int, carrier: Any) -> None:
-        self.owner = owner
-        self.__array_interface__ = {
-            "data": (_address(owner), False),
-            "shape": (count,),
-            "typestr": np.dtype(carrier).str,
-            "version": 3,
-        }
-
-
-def _flat(a: NDArray[Any], carrier: Any) -> NDArray[Any]:
-    """A 1-D view from the first element to the last, gaps included, as integers of the element's size."""
-    last = sum((size - 1) * step for size, step in zip(a.shape, a.strides, strict=True))
-    return np.asarray(_Memory(a, last // a.itemsize + 1, carrier))
-
-
-def _unsigned(*values: int) -> tuple[Any, ...]:
-    return tuple(np.uint64(value) for value in values)
-
-
-def _threads(work_bytes: int) -> int:
-    return max(1, min(settings.threads(), work_bytes // _THREAD_BYTES))
-
-
-def _run(jobs: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
-    """Run independent strips, the first on this thread."""
-    if len(jobs) == 1:
-        jobs[0][0](*jobs[0][1])
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(len(jobs) - 1) as pool:
-        waiting = [pool.submit(function, *arguments) for function, arguments in jobs[1:]]
-        jobs[0][0](*jobs[0][1])
-        for job in waiting:
-            job.result()
