@@ -10,7 +10,10 @@ from __future__ import annotations
 from enum import IntEnum
 
 __all__ = [
+    "BatchFailedError",
+    "DeterminantRangeWarning",
     "FormatError",
+    "IllConditionedWarning",
     "InvalidValueError",
     "NonFiniteError",
     "NotAnalyzedError",
@@ -121,3 +124,30 @@ class RefinementFailedError(NumericalError):
     def __init__(self, message: str, backward_error: float = float("nan")) -> None:
         super().__init__(message)
         self.backward_error = backward_error
+
+
+class IllConditionedWarning(UserWarning):
+    """A result was computed, but the condition estimate says that few or none of its digits are right."""
+
+
+class DeterminantRangeWarning(UserWarning):
+    """A determinant underflowed to 0 or overflowed in its type; its logarithm did not."""
+
+
+class BatchFailedError(NumericalError):
+    """Some systems of a batch failed.
+
+    Attributes
+    ----------
+    indices : list of int
+        Which, ascending.
+    statuses : list of int
+        The status of each of them.
+    """
+
+    def __init__(
+        self, message: str, indices: list[int] | None = None, statuses: list[int] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.indices = indices or []
+        self.statuses = statuses or []
