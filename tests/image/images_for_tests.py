@@ -6,6 +6,7 @@ from warpfront.image import _edges_cuda as plans
 from warpfront.image import _reference, run
 from warpfront.image.layout import pixels_of
 from warpfront.image.operation import operation
+from warpfront.image.strips import Memory
 
 BORDERS = ("clamp", "reflect", "reflect101", "wrap", "zero")
 POISON = 0xA5
@@ -163,15 +164,7 @@ def _extent(a):
 def _bytes(a, low, high):
     """The memory from ``low`` to ``high`` bytes after a view's first element, without a copy."""
 
-    class Bytes:
-        __array_interface__ = {
-            "data": (_address(a) + low, not a.flags.writeable),
-            "shape": (high - low,),
-            "typestr": "|u1",
-            "version": 3,
-        }
-
-    return np.asarray(Bytes())
+    return np.asarray(Memory(a, _address(a) + low, high - low, a.flags.writeable))
 
 
 def poisoned(height, width, gap=0, batch=None, dtype=np.uint8, corner=(0, 0)):

@@ -34,9 +34,13 @@ def blur(a: NDArray[np.uint8], weights: tuple[int, ...], border: str) -> NDArray
     """Return the Gaussian blur of a gray image: both passes exact, one rounding at the end."""
     height, width = a.shape
     wide = extended(a, len(weights) // 2, border)
-    rows = sum(w * wide[:, k : k + width] for k, w in enumerate(weights))
-    total = sum(w * rows[k : k + height] for k, w in enumerate(weights))
-    return ((total + 32768) >> 16).astype(np.uint8)  # type: ignore[union-attr]
+    rows = np.zeros((wide.shape[0], width), np.int64)
+    for k, weight in enumerate(weights):
+        rows += weight * wide[:, k : k + width]
+    total = np.zeros((height, width), np.int64)
+    for k, weight in enumerate(weights):
+        total += weight * rows[k : k + height]
+    return ((total + 32768) >> 16).astype(np.uint8)
 
 
 def sobel(a: NDArray[np.uint8], border: str) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
@@ -59,7 +63,8 @@ def magnitude(gx: NDArray[np.int16], gy: NDArray[np.int16], norm: str = "l1") ->
         size = np.abs(x) + np.abs(y)
     else:
         size = np.rint(np.sqrt((x * x + y * y).astype(np.float64))).astype(np.int64)
-    return np.minimum(size, 255).astype(np.uint8)
+    saturated: NDArray[np.uint8] = np.minimum(size, 255).astype(np.uint8)
+    return saturated
 
 
 def threshold(a: NDArray[np.uint8], level: int) -> NDArray[np.uint8]:

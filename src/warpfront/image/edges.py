@@ -36,9 +36,9 @@ def edges(
     Parameters
     ----------
     image : uint8 array, or list of them
-        NumPy, CuPy, PyTorch or JAX array (or any object with ``__cuda_array_interface__``); read only. Any height
-        and width from 1, rows at any pitch: a region of interest is taken as it is. Pixels that do not lie side by side in their
-        row are copied first. The images of a list may differ in size.
+        NumPy, CuPy, PyTorch or JAX array (or any object with ``__cuda_array_interface__``); read only. Any
+        height and width from 1, rows at any pitch: a region of interest is taken as it is. Pixels that do not lie side
+        by side in their row are copied first. The images of a list may differ in size.
     sigma : float
         Standard deviation of the blur in pixels; zero or less: the kernel 1/16 [1 4 6 4 1], or its relative of
         ``taps`` taps. See `warpfront.image.gaussian_weights`.
@@ -203,7 +203,8 @@ def explain_edges(
         "planar": (batch, 3, height, width),
         "gray": (batch, height, width),
     }.get(layout, ())
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for size in reversed(shape):
         strides.insert(0, step)
         step *= size

@@ -13,7 +13,7 @@ __all__ = ["BORDERS", "NORMS", "Operation", "operation"]
 # In the order of the kernels' codes.
 BORDERS = ("clamp", "reflect", "reflect101", "wrap", "zero")
 NORMS = ("l1", "l2")
-IDENTITY = (256,)
+IDENTITY: tuple[int, ...] = (256,)
 
 
 @dataclass(frozen=True)

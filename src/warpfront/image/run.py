@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from warpfront.backend import arrays, capability, dispatch
-from warpfront.errors import InvalidValueError, NotSupportedError
+from warpfront.errors import InvalidValueError
 from warpfront.image import _edges_cuda as plans
 from warpfront.image import strips
 from warpfront.image.layout import Pixels, pixels_of
 from warpfront.image.operation import Operation
 
-__all__ = ["CROSSOVER_PIXELS", "PATHS", "ImageProblem", "apply", "choice", "explain"]
+__all__ = ["CROSSOVER_PIXELS", "PATHS", "ImageProblem", "apply", "check_type", "choice", "explain"]
 
 # Images in host memory of at least this many pixels are faster through the GPU, both copies counted; None: not
 # measured yet, so "auto" stays on the CPU.
@@ -33,8 +33,6 @@ class ImageProblem:
     dtype : str
     on_device : bool
         Whether the images are in device memory.
-    worth_moving : bool
-        Whether images in host memory are large enough to be moved to a GPU by ``"auto"``.
     """
 
     operation: Operation
@@ -131,7 +129,7 @@ def _one(
     if any(arrays.is_device_array(target) for target in _several(out)):
         raise InvalidValueError("the image is in host memory and out in device memory: give both in one")
     host = np.asarray(image)
-    _check_type(str(host.dtype))
+    check_type(str(host.dtype))
     pixels = pixels_of(host.shape, host.strides, layout, order)
     if pixels is None:
         host = np.ascontiguousarray(host)
@@ -157,9 +155,9 @@ def _on_device(
     operation: Operation, image: Any, layout: str, order: str, out: Any, device: dispatch.Device, path: str
 ) -> Any:
     source = arrays.view(image)
-    _check_type(source.dtype)
+    check_type(source.dtype)
     pixels = pixels_of(source.shape, source.strides, layout, order)
-    if pixels is None:
+    if pixels is None or not plans.takes(pixels):
         owner = source.owner
         source = arrays.view(owner.contiguous() if source.library == "torch" else owner.copy(order="C"))
         pixels = _described(source.shape, source.strides, layout, order)
@@ -258,7 +256,8 @@ def _result(targets: tuple[Any, ...]) -> Any:
     return targets if len(targets) > 1 else targets[0]
 
 
-def _check_type(dtype: str) -> None:
+def check_type(dtype: str) -> None:
+    """Refuse pixels that are not uint8, and say what to do."""
     if dtype != "uint8":
         raise InvalidValueError(
             f"pixels must be uint8, got {dtype}; scale to 0..255 and convert first, e.g. "
@@ -304,7 +303,8 @@ def _overlap(a: _Extent, b: _Extent) -> bool:
     if a.bounds[0] >= b.bounds[1] or b.bounds[0] >= a.bounds[1]:
         return False
     try:
-        return bool(np.shares_memory(np.asarray(a), np.asarray(b), max_work=1 << 16))
+        work: Any = 1 << 16  # of the exact test; NumPy's type hints know only its two special values
+        return bool(np.shares_memory(np.asarray(a), np.asarray(b), max_work=work))
     except np.exceptions.TooHardError:
         return True
 
@@ -318,10 +318,3 @@ def _device_empty(source: arrays.DeviceView, shape: tuple[int, ...], kind: str) 
 
     with cupy.cuda.Device(source.device):
         return cupy.empty(shape, kind)
-
-
-def need_gpu() -> None:
-    """Raise `NotSupportedError` with what is missing, unless a GPU can be used."""
-    reason = capability.missing()
-    if reason is not None:
-        raise NotSupportedError(reason)
