@@ -160,8 +160,7 @@ def test_a_failure_comes_in_its_place_and_the_pipeline_goes_on():
     good = random_image(8, 9)
     found = []
     with pytest.raises(InvalidValueError, match="uint8, got float64"):
-        for result in pipeline.run([good, good, np.zeros((4, 4, 3)), good, good, good, good]):
-            found.append(result)
+        found.extend(pipeline.run([good, good, np.zeros((4, 4, 3)), good, good, good, good]))
     assert len(found) == 2
     with pytest.raises(ZeroDivisionError):
         list(pipeline.run([1, 0], decode=lambda k, place: np.full((2, 2), 1 // k, np.uint8)))
@@ -225,7 +224,9 @@ def test_quantile():
 @pytest.mark.cuda
 class TestOnAGpu:
     def test_streams_graphs_and_results(self):
-        images = [random_image(h, w, seed=k) for k, (h, w) in enumerate([(100, 130), (64, 64), (33, 250)] * 12)]
+        images = [
+            random_image(h, w, seed=k) for k, (h, w) in enumerate([(100, 130), (64, 64), (33, 250)] * 12)
+        ]
         for graphs in (False, True):
             pipeline = EdgePipeline(device="cuda", slots=4, streams=2, graphs=graphs, sigma=1, threshold=60)
             found = list(pipeline.run(images))
