@@ -11,7 +11,9 @@ from warpfront.sparse.gpu.schedule import make_plan
 class Emulated:
     """A solver whose device is the SIMT runner."""
 
-    def __init__(self, symbolic, pivoting, dtype=np.float64, scaled=False, tolerances=None, schedules=2, seed=0, **plan):
+    def __init__(
+        self, symbolic, pivoting, dtype=np.float64, scaled=False, tolerances=None, schedules=2, seed=0, **plan
+    ):
         self.symbolic, self.pattern, self.scaled = symbolic, symbolic.pattern, scaled
         self.dtype, self.schedules, self.seed = np.dtype(dtype), schedules, seed
         self.plan = make_plan(symbolic, pivoting=pivoting, itemsize=self.dtype.itemsize, **plan)
@@ -34,9 +36,11 @@ class Emulated:
             if step.items >= 0:
                 at = KERNELS[step.kernel].arguments.index("items")
                 arguments[at] = arguments[at][step.items : step.items + step.blocks].copy()
+            # a kernel that waits for other blocks needs them in flight; for the others few are enough
+            resident = step.blocks if step.kernel in ("strips", "forward_wide", "backward_wide") else 4
             report = Simt.build(KERNELS[step.kernel].source, [step.expression]).launch(
                 step.expression, step.blocks, step.threads, [*arguments, *step.numbers],
-                shared_bytes=step.shared_bytes, resident=max(16, step.blocks), schedules=self.schedules, seed=self.seed,
+                shared_bytes=step.shared_bytes, resident=resident, schedules=self.schedules, seed=self.seed,
             )  # fmt: skip
             report.check()
 
@@ -80,5 +84,7 @@ class Emulated:
                 lower[where[k + 1 : rows], first + k] = panel[k, k + 1 : rows]
                 d[first + k, first + k] = buffers["diagonal"][2 * (first + k)]
                 if buffers["pivots"][2 * (first + k) + 1] == 2:
-                    d[first + k, first + k + 1] = d[first + k + 1, first + k] = buffers["diagonal"][2 * (first + k) + 1]
+                    d[first + k, first + k + 1] = d[first + k + 1, first + k] = buffers["diagonal"][
+                        2 * (first + k) + 1
+                    ]
         return lower, d, place

@@ -11,12 +11,12 @@ from warpfront.backend.cpu import Clock
 from warpfront.errors import (
     InvalidValueError,
     NotAnalyzedError,
-    NotSupportedError,
     RefinementFailedError,
     Status,
 )
 from warpfront.report import SolverReport
 from warpfront.sparse import phases
+from warpfront.sparse.gpu.facade import CudaPhases
 from warpfront.sparse.inputs import check_out, right_hand_side, shift_diagonal
 from warpfront.sparse.parameters import Settings
 from warpfront.sparse.readings import Readings
@@ -41,8 +41,8 @@ class DirectSolver(Readings):
         and LDL^T takes over where it stops.
     view : {"full", "lower", "upper"}
         Where the entries are; with "lower" or "upper" the other triangle is ignored.
-    device : {"auto", "cpu"}
-        ``auto`` is the CPU in this build.
+    device : {"auto", "cpu", "cuda"}
+        ``auto`` runs where the matrix is.
     check : {"raise", "status"}
         Whether an unsuccessful outcome raises, or is left in `status`, `info` and `report`.
     **parameters
@@ -57,6 +57,22 @@ class DirectSolver(Readings):
     Inertia(positive=3, negative=0, zero=0)
     """
 
+    def __new__(
+        cls,
+        A: Any = None,
+        structure: str = "auto",
+        view: str = "full",
+        device: str = "auto",
+        *args: Any,
+        **kwargs: Any,
+    ) -> DirectSolver:
+        """Take the device's phases where the device was asked for, or the matrix lies there."""
+        if cls is DirectSolver and isinstance(device, str) and device in ("auto", "cuda"):
+            there = type(A).__module__.partition(".")[0] in ("cupy", "cupyx")
+            if device == "cuda" or there:
+                return super().__new__(_CudaSolver)
+        return super().__new__(cls)
+
     def __init__(
         self,
         A: Any,
@@ -66,12 +82,8 @@ class DirectSolver(Readings):
         check: str = "raise",
         **parameters: Any,
     ) -> None:
-        if isinstance(device, str) and device == "cuda":
-            raise NotSupportedError(
-                "device='cuda': the sparse solver has no GPU path in this build; use device='cpu'"
-            )
         if not isinstance(device, str) or device not in ("auto", "cpu"):
-            raise InvalidValueError(f"device is {device!r}; allowed are 'auto', 'cpu'")
+            raise InvalidValueError(f"device is {device!r}; allowed are 'auto', 'cpu', 'cuda'")
         if not isinstance(check, str) or check not in ("raise", "status"):
             raise InvalidValueError(f"check is {check!r}; allowed are 'raise', 'status'")
         self._check = check
@@ -211,9 +223,7 @@ class DirectSolver(Readings):
         self._refined(trans).solve_unrefined(np.ascontiguousarray(b), x)
         return x
 
-    def _solve_columns(
-        self, rhs: NDArray[Any], trans: str
-    ) -> tuple[NDArray[Any], tuple[int, float, float]]:
+    def _solve_columns(self, rhs: NDArray[Any], trans: str) -> tuple[NDArray[Any], tuple[int, float, float]]:
         if self._factor.status not in (Status.OK, Status.SINGULAR):
             return np.full(rhs.shape, np.nan), (0, float("nan"), float("nan"))
         return phases.solve_columns(self._refined(trans), rhs, int(self._settings["ir_n_steps"]))
@@ -229,3 +239,7 @@ class DirectSolver(Readings):
                 f"the backward error stays at {record.backward_error:.1e}, above ir_tol = {tolerance:.1e}",
                 record.componentwise_error,
             )
+
+
+class _CudaSolver(CudaPhases, DirectSolver):
+    """`DirectSolver` with its numeric phases on the GPU."""

@@ -98,7 +98,7 @@ KERNELS = {
     "row_sums": _spec("vectors.cu", "row_sums<{T}>", "row_ptr row_slot original sums scalars", "q"),
     "collect": _spec("vectors.cu", "collect", "stats summary", "q"),
     "permute_in": _spec("vectors.cu", "permute_in<{T}, {rhs}>", "perm exponents b x solve_flags active", "qqq"),
-    "permute_out": _spec("vectors.cu", "permute_out<{T}, {rhs}>", "perm exponents x base out state active", "q"),
+    "permute_out": _spec("vectors.cu", "permute_out<{T}, {rhs}>", "perm exponents x base out state active summary", "q"),
     "measure": _spec(
         "vectors.cu", "measure<{T}, {rhs}>",
         "row_ptr row_col row_slot original sums b out residual state active shape",

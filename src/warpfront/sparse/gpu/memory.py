@@ -75,7 +75,10 @@ def estimates(
     0 permanent device, 1 peak device, 2 permanent host, 3 peak host, 4 least device memory; 12 private contribution
     blocks, 13 the other plan buffers; both are part of 0, 1 and 4. The rest is 0.
     """
-    total = {kind: sum(n.nbytes for n in written.values() if n.kind == kind) for kind in (FACTOR, BLOCKS, PLAN, SOLVE)}
+    total = {
+        kind: sum(n.nbytes for n in written.values() if n.kind == kind)
+        for kind in (FACTOR, BLOCKS, PLAN, SOLVE)
+    }
     total[PLAN] += sum(int(a.nbytes) for a in uploaded.values())
     device = sum(total.values())
     slots = [0] * SLOTS

@@ -216,9 +216,14 @@ def strip_bytes(columns: int, itemsize: int) -> int:
 def _largest_small(device: Device, itemsize: int, most: int) -> int:
     """Rows of the largest front that one block's shared memory takes (16 KiB are left for the kernels' own)."""
     fitting = [
-        rows for rows, *_ in CLASSES if rows <= most and front_bytes(rows, itemsize) + 16384 <= device.shared_bytes
+        rows
+        for rows, *_ in CLASSES
+        if rows <= most and front_bytes(rows, itemsize) + 16384 <= device.shared_bytes
     ]
     return fitting[-1] if fitting else min(32, most)
+
+
+Rows = list[tuple[int, ...]]
 
 
 class _Launches:
@@ -237,12 +242,12 @@ class _Launches:
     def all_items(self) -> NDArray[Any]:
         return np.concatenate(self.items) if self.items else np.zeros(1, ITEM)
 
-    def add(
-        self, kernel: str, threads: int, shared: int, rows: list[tuple[int, ...]], after: set[int], level: int
-    ) -> int:
+    def add(self, kernel: str, threads: int, shared: int, rows: Rows, after: set[int], level: int) -> int:
         """Append a launch with one item a block; returns its number."""
         self.items.append(np.array(rows, np.int32).reshape(-1, 8).view(ITEM).reshape(-1))
-        self.launches.append(Launch(kernel, threads, len(rows), shared, self.count, tuple(sorted(after)), level))
+        self.launches.append(
+            Launch(kernel, threads, len(rows), shared, self.count, tuple(sorted(after)), level)
+        )
         self.count += len(rows)
         return len(self.launches) - 1
 
@@ -265,23 +270,27 @@ class _Launches:
                 least = most
                 if group.size:
                     after = set().union(*(waits[s] for s in group.tolist() if root[s] < 0))
-                    items = [
+                    items: Rows = [
                         (int(first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
                     ]
                     shared = front_bytes(
                         int(max(self.fronts["rows"][a[0] : a[1] + 1].max() for a in items)), self.itemsize
                     )
-                    done[group] = self.add("fronts", pivoted if self.pivoting else plain, shared, items, after, level)
+                    done[group] = self.add(
+                        "fronts", pivoted if self.pivoting else plain, shared, items, after, level
+                    )
             group = here[self.wide[here]]
             if group.size:
-                done[group] = self.wide_fronts(group.tolist(), set().union(*(waits[s] for s in group.tolist())), level)
+                done[group] = self.wide_fronts(
+                    group.tolist(), set().union(*(waits[s] for s in group.tolist())), level
+                )
             for s in here.tolist():
                 if parent[s] >= 0:
                     waits[parent[s]].add(int(done[s]))
 
     def wide_fronts(self, group: list[int], after: set[int], level: int) -> int:
         """Assembly, then chunk by chunk strips and the update behind them, then contribution blocks."""
-        items = [item for s in group for item in self.assembly_items(s)]
+        items: Rows = [item for s in group for item in self.assembly_items(s)]
         last = self.add("assemble", 128, 0, items, after, level)
         widest = int(self.fronts["width"][group].max())
         tile_bytes = 2 * 2 * 32 * 68 * self.itemsize
@@ -292,7 +301,9 @@ class _Launches:
             last = self.add("strips", 256, strip_bytes(columns, self.itemsize), items, {last}, level)
             end = begin + self.chunk
             items = [
-                item for s in live for item in self.tile_items(s, end, int(self.fronts["width"][s]), begin, end)
+                item
+                for s in live
+                for item in self.tile_items(s, end, int(self.fronts["width"][s]), begin, end)
             ]
             if items:
                 last = self.add("update", 128, tile_bytes, items, {last}, level)
@@ -305,27 +316,31 @@ class _Launches:
             items = [i for i in items if self.fronts["rows"][i[0]] > self.fronts["width"][i[0]]]
             final = self.add("contribution", 128, tile_bytes, items, {last}, level)
         if self.pivoting:
-            moved = [
-                (s, 0, row, 0, row, 0, 0, 0) for s in group for row in range(PANEL, int(self.fronts["width"][s]), PANEL)
+            moved: Rows = [
+                (s, 0, row, 0, row, 0, 0, 0)
+                for s in group
+                for row in range(PANEL, int(self.fronts["width"][s]), PANEL)
             ]
             if moved:
                 self.add("order", 256, 0, moved, {last}, level)
         return final
 
-    def assembly_items(self, s: int) -> list[tuple[int, ...]]:
+    def assembly_items(self, s: int) -> Rows:
         f = self.fronts[s]
         columns = self.a_col[int(f["entry0"]) : int(f["entry1"])]
-        items = []
+        items: Rows = []
         for col in range(0, int(f["width"]), PANEL):
             e0, e1 = np.searchsorted(columns, [col, col + PANEL])
             items += [
-                (s, 0, row, col, 0, int(e0), int(e1), 0) for row in range(col // TILE * TILE, int(f["rows"]), TILE)
+                (s, 0, row, col, 0, int(e0), int(e1), 0)
+                for row in range(col // TILE * TILE, int(f["rows"]), TILE)
             ]
         return items
 
-    def strip_items(self, live: list[int], begin: int) -> list[tuple[int, ...]]:
+    def strip_items(self, live: list[int], begin: int) -> Rows:
         """Diagonal strips of all fronts first: a strip waits for smaller block indices only."""
-        diagonal, rest = [], []
+        diagonal: list[tuple[int, tuple[int, ...]]] = []
+        rest: Rows = []
         for s in live:
             width, rows = int(self.fronts["width"][s]), int(self.fronts["rows"][s])
             end = min(width, begin + self.chunk)
@@ -334,11 +349,12 @@ class _Launches:
                 row = begin + i * PANEL
                 diagonal.append((i, (s, min(end, row + PANEL), row, begin, end, blocks, 0, i)))
             rest += [
-                (s, min(rows, row + PANEL), row, begin, end, blocks, 0, blocks) for row in range(end, rows, PANEL)
+                (s, min(rows, row + PANEL), row, begin, end, blocks, 0, blocks)
+                for row in range(end, rows, PANEL)
             ]
         return [item for _, item in sorted(diagonal)] + rest
 
-    def tile_items(self, s: int, begin: int, end: int, k0: int, k1: int) -> list[tuple[int, ...]]:
+    def tile_items(self, s: int, begin: int, end: int, k0: int, k1: int) -> Rows:
         """Tiles of the lower triangle of columns begin..end, all rows of the front from there on."""
         rows = int(self.fronts["rows"][s])
         return [

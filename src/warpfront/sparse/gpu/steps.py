@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +134,9 @@ def factor_steps(
     n = plan.n
     steps: list[Step] = []
 
-    def add(name: str, blocks: int, threads: int, numbers: tuple[float, ...] = (), **rename: str | None) -> None:
+    def add(
+        name: str, blocks: int, threads: int, numbers: tuple[float, ...] = (), **rename: str | None
+    ) -> None:
         after = (len(steps) - 1,) if steps else ()
         expression = KERNELS[name].expression(dtype)
         steps.append(Step(name, expression, blocks, threads, 0, -1, numbers, dict(rename), after))
@@ -144,7 +147,7 @@ def factor_steps(
     exponents: str | None = None
     if scaled:
         names = ["zeros", *(f"exponents_{k}" for k in range(SCALING_SWEEPS - 1)), "exponents"]
-        for old, new in zip(names[:-1], names[1:], strict=True):
+        for old, new in pairwise(names):
             add("sweep_exponents", _grid(n), THREADS, (n,), exponents_a=old, exponents_b=new)
         exponents = "exponents"
     values = "values" if scaled or plan.pivoting else "original"
@@ -160,13 +163,27 @@ def factor_steps(
     for launch in plan.launches:
         after = tuple(base + k for k in launch.after) or (ready,)
         expression = KERNELS[launch.kernel].expression(dtype, launch.threads, plan.pivoting)
+        rename: dict[str, str | None] = {"values": values}
         steps.append(
-            Step(launch.kernel, expression, launch.blocks, launch.threads, launch.shared_bytes, launch.items, (), {"values": values}, after)
-        )
+            Step(
+                launch.kernel, expression, launch.blocks, launch.threads, launch.shared_bytes, launch.items, (),
+                rename, after,
+            )
+        )  # fmt: skip
     last = {len(steps) - 1, sums_at} | set(range(base, len(steps)))
     last -= {k for step in steps[base:] for k in step.after}
     steps.append(
-        Step("collect", "collect", _grid(plan.stat_rows), THREADS, 0, -1, (plan.stat_rows,), {}, tuple(sorted(last)))
+        Step(
+            "collect",
+            "collect",
+            _grid(plan.stat_rows),
+            THREADS,
+            0,
+            -1,
+            (plan.stat_rows,),
+            {},
+            tuple(sorted(last)),
+        )
     )
     return steps
 
@@ -179,7 +196,9 @@ def solve_items(plan: GpuPlan) -> tuple[NDArray[np.void], list[list[tuple[str, i
     levels: list[list[tuple[str, int, int, int]]] = []
     back: list[list[tuple[str, int, int, int]]] = []
 
-    def put(into: list[tuple[str, int, int, int]], kernel: str, threads: int, group: list[tuple[int, ...]]) -> None:
+    def put(
+        into: list[tuple[str, int, int, int]], kernel: str, threads: int, group: list[tuple[int, ...]]
+    ) -> None:
         if group:
             into.append((kernel, threads, len(items), len(group)))
             items.extend(group)
@@ -192,10 +211,14 @@ def solve_items(plan: GpuPlan) -> tuple[NDArray[np.void], list[list[tuple[str, i
         forward: list[tuple[str, int, int, int]] = []
         backward: list[tuple[str, int, int, int]] = []
         for threads, group in ((32, small[rows[small] <= 32]), (SWEEP_THREADS, small[rows[small] > 32])):
-            ranges = [(int(plan.first[s]) if plan.root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()]
+            ranges: list[tuple[int, ...]] = [
+                (int(plan.first[s]) if plan.root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
+            ]
             put(forward, "forward", threads, ranges)
             put(backward, "backward", threads, ranges)
-        strips = [(i, (s, 0, i * PANEL, 0, 0, 0, 0, i)) for s in wide for i in range(-(-int(rows[s]) // PANEL))]
+        strips = [
+            (i, (s, 0, i * PANEL, 0, 0, 0, 0, i)) for s in wide for i in range(-(-int(rows[s]) // PANEL))
+        ]
         put(forward, "forward_wide", SWEEP_THREADS, [item for _, item in sorted(strips)])
         strips = []
         for s in wide:
@@ -255,7 +278,10 @@ def solve_steps(
                     add(kernel, count, threads, (), first, before, active=active)
                     for kernel, threads, first, count in level
                 )
-        add("permute_out", _grid(n), THREADS, (n,), after=before, exponents=exponents, base=base, out=out, active=active)
+        add(
+            "permute_out", _grid(n), THREADS, (n,), after=before, exponents=exponents, base=base, out=out,
+            active=active, summary=None if plan.pivoting else "summary",
+        )  # fmt: skip
         if refinements:
             add("measure", _grid(n * ROW_LANES), THREADS, b="b", out=out, active=active)
             add("judge", 1, 32, (rhs, round_, target))

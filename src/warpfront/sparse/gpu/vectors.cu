@@ -145,11 +145,12 @@ __global__ void __launch_bounds__(kVectorThreads)
   for (int r = 0; r < R; ++r) x[r * n + k] = b[i * rows + r * columns] * scale;
 }
 
-// out = base + S P y, and the largest |out| of each right-hand side; a null base is zero.
+// out = base + S P y, and the largest |out| of each right-hand side; a null base is zero. With a summary, a failed
+// factorisation gives NaN.
 template <typename T, int R>
 __global__ void __launch_bounds__(kVectorThreads)
     permute_out(const i32* perm, const i32* exponents, const T* y, const T* base, T* out, double* state,
-                const i32* active, i64 n) {
+                const i32* active, const i32* summary, i64 n) {
   __shared__ double scratch[kMaxWarps];
   if (active != nullptr && *active == 0) return;
   const i64 k = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x;
@@ -159,6 +160,7 @@ __global__ void __launch_bounds__(kVectorThreads)
       const i32 i = perm[k];
       T v = exponents == nullptr ? y[r * n + k] : y[r * n + k] * static_cast<T>(power_of_two(exponents[i]));
       if (base != nullptr) v += base[r * n + i];
+      if (summary != nullptr && summary[kFailed] != 0x7fffffff) v = static_cast<T>(infinity() - infinity());
       out[r * n + i] = v;
       size = abs_value(static_cast<double>(v));
     }

@@ -1,0 +1,266 @@
+"""A symmetric factorisation on the device: refactorise, solve, read the outcome. Only reading waits for the device."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.errors import NotSupportedError, Status
+from warpfront.report import Inertia, PivotStats
+from warpfront.sparse.analysis.symbolic import Symbolic
+from warpfront.sparse.gpu import memory, steps
+from warpfront.sparse.gpu.runner import Runner
+from warpfront.sparse.gpu.schedule import Device, GpuPlan, make_plan
+
+__all__ = ["GpuFactor", "Planned", "Refined", "require_gpu"]
+
+GROUP = memory.MOST_RHS
+NOTHING_FAILED = 2**31 - 1
+
+
+class Refined(NamedTuple):
+    """Worst over the right-hand sides of a solve."""
+
+    steps: int
+    componentwise: float
+    normwise: float
+
+
+def require_gpu() -> int:
+    """Return the device to use.
+
+    Raises
+    ------
+    NotSupportedError
+        No usable GPU: the message says what is missing.
+    """
+    from warpfront.backend import capability
+
+    reason = capability.missing()
+    if reason is not None:
+        raise NotSupportedError(f"device='cuda': {reason}; device='cpu' needs none of it")
+    import cupy
+
+    device = int(cupy.cuda.runtime.getDevice())
+    have = capability.probe(device).cc
+    if have < (8, 0):
+        raise NotSupportedError(
+            f"device='cuda': the sparse solver needs compute capability 8.0, device {device} has {have[0]}.{have[1]}"
+        )
+    return device
+
+
+class Planned(NamedTuple):
+    """What there is to know before anything is allocated."""
+
+    plan: GpuPlan
+    sweeps: list[list[tuple[str, int, int, int]]]
+    uploaded: dict[str, NDArray[Any]]
+    written: dict[str, memory.Need]
+
+    @classmethod
+    def of(cls, symbolic: Symbolic, pivoting: bool, dtype: Any, device: int) -> Planned:
+        """Plan for a device."""
+        from warpfront.backend import capability
+
+        probed = capability.probe(device)
+        plan = make_plan(
+            symbolic, pivoting=pivoting, itemsize=np.dtype(dtype).itemsize,
+            device=Device(probed.shared_bytes_optin, probed.sm_count),
+        )  # fmt: skip
+        items, sweeps = steps.solve_items(plan)
+        pattern = symbolic.pattern
+        uploaded = memory.uploads(plan, steps.make_tables(pattern, symbolic.perm), items)
+        return cls(plan, sweeps, uploaded, memory.needs(plan, pattern.nnz, pattern.value_map.size, dtype))
+
+    def estimates(self) -> tuple[dict[str, int], tuple[int, ...]]:
+        """Bytes by name, and cuDSS's slots."""
+        return memory.estimates(
+            self.uploaded, self.written, sum(int(a.nbytes) for a in self.uploaded.values())
+        )
+
+
+class GpuFactor:
+    """Device buffers of one pattern, and the factorisation that lies in them.
+
+    Parameters
+    ----------
+    symbolic : Symbolic
+    pivoting : bool
+        LDL^T with interchanges; otherwise positive definite.
+    scaled : bool
+        Equilibrate on the device.
+    dtype : numpy dtype
+        float64 or float32.
+    tolerances : Tolerances
+    device : int
+    """
+
+    scale = None
+
+    def __init__(
+        self, symbolic: Symbolic, *, pivoting: bool, scaled: bool, dtype: Any, tolerances: steps.Tolerances, device: int,
+    ) -> None:  # fmt: skip
+        self.symbolic, self.pivoting, self.scaled = symbolic, pivoting, scaled
+        self.dtype = np.dtype(dtype)
+        self.tolerances = tolerances
+        planned = Planned.of(symbolic, pivoting, self.dtype, device)
+        self.plan, self._sweeps = planned.plan, planned.sweeps
+        self.memory, self.memory_slots = planned.estimates()
+        self.runner = Runner(planned.uploaded, planned.written, device)
+        self._outcome: tuple[int, ...] | None = None
+        self._states: list[Any] = []
+
+    # ------------------------------------------------------------------ factor
+    def refactorize(self, values: Any, *, canonical: bool) -> None:
+        """Queue a factorisation on the current stream.
+
+        Parameters
+        ----------
+        values : float[nnz]
+            On the host or the device; canonical slots, or the caller's entries in the caller's order.
+        canonical : bool
+            Which of the two.
+        """
+        import cupy
+
+        buffer = self.runner.buffers["original" if canonical else "source"]
+        self._follow()
+        if values.size:
+            if isinstance(values, np.ndarray):
+                buffer[: values.size].set(np.ascontiguousarray(values, self.dtype))
+            else:
+                cupy.copyto(buffer[: values.size], values.reshape(-1), casting="same_kind")
+        key = "factor" if canonical else "factor from entries"
+        if not self.runner.defined(key):
+            self.runner.define(
+                key,
+                steps.factor_steps(
+                    self.plan, self.symbolic.pattern.nnz, self.dtype.name, self.tolerances,
+                    scaled=self.scaled, gather=not canonical,
+                ),
+            )  # fmt: skip
+        self._outcome = None
+        if self.plan.n:
+            self.runner.run(key)
+
+    def _follow(self) -> None:
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        if not stream.is_capturing():
+            self.runner.follow(stream)
+
+    def _summary(self) -> tuple[int, ...]:
+        """Counts of the last factorisation; waits for it."""
+        if self._outcome is None:
+            if self.plan.n == 0:
+                self._outcome = (0,) * 7 + (NOTHING_FAILED, 0)
+            else:
+                self._outcome = tuple(self.runner.buffers["summary"][:9].get().tolist())
+        return self._outcome
+
+    @property
+    def status(self) -> Status:
+        """Outcome; waits for the factorisation, as every other property of it does."""
+        summary = self._summary()
+        if summary[7] != NOTHING_FAILED:
+            return Status.SINGULAR if self.pivoting else Status.NOT_POSITIVE_DEFINITE
+        return Status.NON_FINITE if summary[8] else Status.OK
+
+    @property
+    def column(self) -> int:
+        """First failing column in the caller's numbering, or -1."""
+        failed = self._summary()[7]
+        return -1 if failed == NOTHING_FAILED else int(self.symbolic.perm[failed])
+
+    @property
+    def inertia(self) -> Inertia:
+        """Numbers of positive, negative and zero pivots."""
+        s = self._summary()
+        if self.status == Status.NOT_POSITIVE_DEFINITE:
+            return Inertia(0, 0, 0)
+        return Inertia(s[4], s[5], s[3])
+
+    @property
+    def pivots(self) -> PivotStats:
+        """Counts of pivots."""
+        s = self._summary()
+        if self.status == Status.NOT_POSITIVE_DEFINITE:
+            return PivotStats(0, 0, 0, 0, 0, 0)
+        return PivotStats(s[0], s[1], 0, s[2], s[3], s[6])
+
+    @property
+    def nnz_factor(self) -> int:
+        """Entries of L."""
+        return self.symbolic.nnz_factor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device buffers."""
+        return self.runner.nbytes
+
+    # ------------------------------------------------------------------ solve
+    def solve(self, b: Any, refinements: int) -> Any:
+        """Queue a solve on the current stream.
+
+        Parameters
+        ----------
+        b : cupy array, (n,) or (n, k)
+            Any strides; read.
+        refinements : int
+            Steps at most.
+
+        Returns
+        -------
+        cupy array, shape of b
+            C-ordered, of the factor's type.
+        """
+        import cupy
+
+        n = self.plan.n
+        x = cupy.empty(b.shape, self.dtype)
+        self._states = []
+        if x.size == 0:
+            return x
+        self._follow()
+        columns, results = b.reshape(n, -1).T, x.reshape(n, -1).T
+        done = 0
+        while done < columns.shape[0]:
+            rhs = GROUP if columns.shape[0] - done >= GROUP else 1
+            key = f"solve {rhs} {refinements}"
+            if not self.runner.defined(key):
+                target = 8 * float(np.finfo(self.dtype).eps)
+                made = steps.solve_steps(
+                    self.plan,
+                    self._sweeps,
+                    self.dtype.name,
+                    rhs,
+                    refinements,
+                    scaled=self.scaled,
+                    target=target,
+                )
+                self.runner.define(key, made)
+            buffers = self.runner.buffers
+            buffers["b"][: rhs * n].reshape(rhs, n)[...] = columns[done : done + rhs]
+            self.runner.run(key)
+            results[done : done + rhs] = buffers["best"][: rhs * n].reshape(rhs, n)
+            if refinements:
+                self._states.append(buffers["state"].reshape(-1, steps.STATE)[:rhs].copy())
+            done += rhs
+        return x
+
+    def last_states(self) -> list[Any]:
+        """Refinement states of the last solve, on the device; for `refined`."""
+        return list(self._states)
+
+    def refined(self, states: list[Any]) -> Refined:
+        """What a solve's refinement reached; waits for it. NaN where no residual was computed."""
+        if not states:
+            return Refined(0, float("nan"), float("nan"))
+        import cupy
+
+        state = cupy.concatenate(states).get()
+        return Refined(int(state[:, 7].max()), float(state[:, 4].max()), float(state[:, 5].max()))

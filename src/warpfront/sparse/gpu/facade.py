@@ -1,0 +1,310 @@
+"""`DirectSolver(device="cuda")`: the phases on the device, behind the interface of the CPU's.
+
+Queued work is waited for only where the host needs its outcome: a NumPy right-hand side gives a NumPy solution,
+``check="raise"`` needs the verdict, reading `status`, `inertia` or `report` reads the device. With ``check="status"``
+and CuPy arrays nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpfront.backend.arrays import as_device_array, is_device_array
+from warpfront.backend.cpu import Clock
+from warpfront.errors import (
+    InvalidValueError,
+    NotAnalyzedError,
+    NotSupportedError,
+    PatternChangedError,
+    RefinementFailedError,
+    Status,
+)
+from warpfront.report import FactorRecord, SolveRecord, SolverReport
+from warpfront.sparse.gpu.engine import GpuFactor, Planned, require_gpu
+from warpfront.sparse.gpu.steps import Tolerances
+
+__all__ = ["CudaPhases"]
+
+
+class CudaPhases:
+    """The methods of `DirectSolver` that differ on the device; comes before it among the bases."""
+
+    _system: Any
+    _symbolic: Any
+    _settings: Any
+    _values: Any
+    _check: str
+    _report: SolverReport
+    _factor: Any
+    _refiner: Any
+
+    def __init__(
+        self, A: Any, structure: str = "auto", view: str = "full", device: str = "cuda", check: str = "raise",
+        **parameters: Any,
+    ) -> None:  # fmt: skip
+        self._device = require_gpu()
+        if parameters.get("on_unstable") == "delay":
+            raise NotSupportedError(_NO_DELAY)
+        super().__init__(_host_matrix(A), structure, view, "cpu", check, **parameters)  # type: ignore[call-arg]
+        if self._system.structure == "G":
+            raise NotSupportedError(
+                "device='cuda' factors symmetric matrices; use device='cpu' for structure 'G'"
+            )
+        if self._values.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
+            raise NotSupportedError(
+                f"device='cuda' takes float64 and float32, the matrix is {self._values.dtype}"
+            )
+        self._settings.set("on_unstable", "perturb")
+        self._engines: dict[tuple[Any, ...], GpuFactor] = {}
+        self._late: Callable[[SolverReport], SolverReport] | None = None
+        self._shifted: Any = None
+
+    # ------------------------------------------------------------------ phases
+    def analyze(self) -> Any:
+        """Order, find the fronts and plan memory, on the host. Returns the solver."""
+        super().analyze()  # type: ignore[misc]
+        self._engines = {}
+        self._late = None
+        return self
+
+    def factorize(self) -> Any:
+        """Factor the values the solver holds; see `DirectSolver.factorize`."""
+        if self._symbolic is None:
+            self.analyze()
+        return self._factor_device(self._values, True)
+
+    def refactorize(self, values: Any, diagonal_shift: tuple[float, float] | None = None) -> Any:
+        """Factor new values on the analysed pattern; a device array in the caller's entry order stays on the device."""
+        if not is_device_array(values):
+            return super().refactorize(values, diagonal_shift)  # type: ignore[misc]
+        if self._symbolic is None:
+            raise NotAnalyzedError("refactorize before analyze(): there is no pattern to refactorize on")
+        if diagonal_shift is not None:
+            raise NotSupportedError(
+                "diagonal_shift with values on the device: shift them there, or pass host values"
+            )
+        values = as_device_array(values)
+        expected = self._symbolic.pattern.value_map.size
+        if values.size != expected:
+            raise PatternChangedError(f"values has {values.size} entries; the analysed matrix has {expected}")
+        if values.dtype.kind not in "fiub":
+            raise InvalidValueError(f"values is {values.dtype}; allowed are real numbers")
+        return self._factor_device(values, False)
+
+    def _factor_device(self, values: Any, canonical: bool) -> Any:
+        clock = Clock()
+        system = self._system
+        self._factor = self._refiner = None
+        with clock:
+            pivoting = system.structure != "SPD"
+            if system.open_choice and canonical:
+                from warpfront.sparse.structure import positive_diagonal
+
+                pivoting = not positive_diagonal(system.pattern, values)
+            factor, method = self._engine(pivoting), "LDL^T" if pivoting else "LL^T"
+            factor.refactorize(values, canonical=canonical)
+            if system.open_choice and not pivoting and factor.status == Status.NOT_POSITIVE_DEFINITE:
+                method = f"LDL^T (Cholesky stopped at column {factor.column}: not positive definite)"
+                factor = self._engine(True)
+                factor.refactorize(values, canonical=canonical)
+        self._factor = factor
+        analysis, symbolic = self._report.analysis, self._symbolic
+
+        def record(report: SolverReport) -> SolverReport:
+            made = _factor_record(factor, symbolic, method, clock)
+            return SolverReport(analysis, made, report.solve)
+
+        self._report, self._late = SolverReport(analysis), record
+        if self._check == "raise":
+            from warpfront.sparse.results import raise_outcome
+
+            raise_outcome(self._factor)
+        return self
+
+    def solve(self, b: Any, trans: str = "N", out: Any = None) -> Any:
+        """Solve on the device; the solution is of ``b``'s kind. See `DirectSolver.solve`."""
+        from warpfront.sparse.inputs import check_out, right_hand_side
+
+        if not isinstance(trans, str) or trans not in ("N", "T", "H"):
+            raise InvalidValueError(f"trans is {trans!r}; allowed are 'N', 'T', 'H'")
+        n = self._system.pattern.n_cols
+        on_device = is_device_array(b)
+        rhs = _device_rhs(b, n) if on_device else right_hand_side(b, n)
+        if out is not None and not on_device:
+            check_out(out, rhs.shape)
+        if out is not None and on_device and (not is_device_array(out) or out.shape != rhs.shape):
+            raise InvalidValueError(f"out must be a device array of shape {rhs.shape}")
+        if self._factor is None:
+            self.factorize()
+        factor: GpuFactor = self._factor
+        if self._check == "raise":
+            from warpfront.sparse.results import raise_outcome
+
+            raise_outcome(self._factor)
+        clock = Clock()
+        with clock:
+            x = self._solve_device(rhs, on_device)
+        self._record_late(factor, rhs.shape, clock)
+        if out is None:
+            return x
+        out[...] = x
+        return out
+
+    def _solve_device(self, rhs: Any, on_device: bool) -> Any:
+        import cupy
+
+        steps = int(self._settings["ir_n_steps"])
+        if on_device:
+            return self._factor.solve(rhs, steps)
+        return self._factor.solve(cupy.asarray(rhs), steps).get()
+
+    def _solve_once(self, b: Any, trans: str = "N") -> Any:
+        """Unrefined solve for the condition estimate."""
+        import cupy
+
+        return self._factor.solve(cupy.asarray(b), 0).get()
+
+    def _record_late(self, factor: GpuFactor, shape: tuple[int, ...], clock: Clock) -> None:
+        tolerance, earlier = float(self._settings["ir_tol"]), self._late
+        states = factor.last_states()
+
+        def record(report: SolverReport) -> SolverReport:
+            if earlier is not None:
+                report = earlier(report)
+            reached = factor.refined(states)
+            failed = reached.normwise > tolerance and factor.status == Status.OK
+            made = SolveRecord(
+                status=Status.REFINEMENT_FAILED if failed else factor.status,
+                n_rhs=1 if len(shape) == 1 else shape[1],
+                refinement_steps=reached.steps,
+                backward_error=reached.normwise,
+                componentwise_error=reached.componentwise,
+                seconds=clock.seconds,
+                jit_seconds=clock.jit_seconds,
+            )
+            return SolverReport(report.analysis, report.factor, made)
+
+        self._late = record
+        if self._check == "raise":
+            worst = self.report.solve
+            if worst is not None and worst.backward_error > tolerance:
+                raise RefinementFailedError(
+                    f"the backward error stays at {worst.backward_error:.1e}, above ir_tol = {tolerance:.1e}",
+                    worst.componentwise_error,
+                )
+
+    # ------------------------------------------------------------------ readings
+    @property
+    def report(self) -> SolverReport:
+        """Records of the phases that have run; waits for them."""
+        if self._late is not None:
+            self._report, self._late = self._late(self._report), None
+        return self._report
+
+    @property
+    def status(self) -> Status:
+        """Outcome of the last phase that has one; waits for it."""
+        solved = self.report.solve
+        if solved is not None and solved.status != Status.OK:
+            return solved.status
+        factor: GpuFactor = self._factored()  # type: ignore[attr-defined]
+        return factor.status
+
+    @property
+    def memory_estimates(self) -> dict[str, int]:
+        """Device bytes by purpose and their sum; `memory_slots` has them in cuDSS's order."""
+        return self._estimates()[0]
+
+    @property
+    def memory_slots(self) -> tuple[int, ...]:
+        """The 16 slots of cuDSS, counted from zero (`gpu.memory.estimates`)."""
+        return self._estimates()[1]
+
+    def _estimates(self) -> tuple[dict[str, int], tuple[int, ...]]:
+        if self._symbolic is None:
+            raise NotAnalyzedError("memory_estimates before analyze()")
+        if self._factor is not None:
+            return self._factor.memory, self._factor.memory_slots
+        pivoting = self._system.structure != "SPD"
+        return Planned.of(self._symbolic, pivoting, self._values.dtype, self._device).estimates()
+
+    def set(self, name: str, value: Any) -> None:
+        """Set a parameter; see `DirectSolver.set`."""
+        if name == "on_unstable" and value == "delay":
+            raise NotSupportedError(_NO_DELAY)
+        super().set(name, value)  # type: ignore[misc]
+
+    def execute(self, phase: str, x: Any = None, b: Any = None) -> None:
+        """Run phases by cuDSS names; the parts of a solve do not run apart here."""
+        if isinstance(phase, str):
+            for name in phase.split("|"):
+                if name.strip().startswith("solve_"):
+                    raise NotSupportedError(
+                        f"device='cuda' runs a solve as a whole; 'solve' instead of {name.strip()!r}"
+                    )
+        super().execute(phase, x, b)  # type: ignore[misc]
+
+    def _engine(self, pivoting: bool) -> GpuFactor:
+        """Buffers for a rule; made once and kept while pattern and rule stay."""
+        s = self._settings
+        scaled = s["scaling"] == "equilibrate" or (s["scaling"] == "auto" and pivoting)
+        tolerances = Tolerances(
+            threshold=max(float(s["pivot_threshold"]), 1e-30),
+            zero=float(s["zero_pivot_tol"]) if scaled else min(float(s["zero_pivot_tol"]), 1e-15),
+            epsilon=float(s["pivot_epsilon"]),
+        )
+        key = (pivoting, scaled, tolerances)
+        if key not in self._engines:
+            self._engines[key] = GpuFactor(
+                self._symbolic, pivoting=pivoting, scaled=scaled, dtype=self._values.dtype, tolerances=tolerances,
+                device=self._device,
+            )  # fmt: skip
+        return self._engines[key]
+
+
+_NO_DELAY = (
+    "device='cuda' perturbs columns without a stable pivot (on_unstable='perturb') and counts them; "
+    "delayed pivots are on the CPU only: use device='cpu'"
+)
+
+
+def _factor_record(factor: GpuFactor, symbolic: Any, method: str, clock: Clock) -> FactorRecord:
+    pivots, status = factor.pivots, factor.status
+    return FactorRecord(
+        status=status,
+        column=factor.column,
+        method=method,
+        scaling="symmetric equilibration" if factor.scaled else "none",
+        inertia=factor.inertia,
+        inertia_certain=status in (Status.OK, Status.SINGULAR) and pivots.perturbed + pivots.doubtful == 0,
+        pivots=pivots,
+        nnz_factor=factor.nnz_factor,
+        flops=symbolic.flops,
+        factor_bytes=factor.memory["factor"],
+        peak_bytes=factor.nbytes,
+        threads=0,
+        seconds=clock.seconds,
+        jit_seconds=clock.jit_seconds,
+    )
+
+
+def _host_matrix(A: Any) -> Any:
+    """A CuPy sparse or dense matrix on the host, where the analysis works; anything else as it is."""
+    root = type(A).__module__.partition(".")[0]
+    if root in ("cupy", "cupyx") and hasattr(A, "get"):
+        return A.get()
+    if isinstance(A, tuple) and any(is_device_array(part) for part in A):
+        return tuple(as_device_array(part).get() if is_device_array(part) else part for part in A)
+    return A
+
+
+def _device_rhs(b: Any, n: int) -> Any:
+    rhs = as_device_array(b)
+    if rhs.ndim not in (1, 2) or rhs.shape[0] != n:
+        raise InvalidValueError(f"b has shape {rhs.shape}; it must be ({n},) or ({n}, k)")
+    if rhs.dtype.kind not in "fiub":
+        raise InvalidValueError(f"b is {rhs.dtype}; allowed are real numbers, integers and booleans")
+    return rhs

@@ -1,0 +1,157 @@
+"""Runs sequences of launches on a device: eagerly once, from a CUDA graph afterwards. Nothing here synchronises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.backend import capability, compile, cuda
+from warpfront.sparse.gpu.kernels import KERNELS
+from warpfront.sparse.gpu.memory import Need
+from warpfront.sparse.gpu.schedule import ITEM
+from warpfront.sparse.gpu.steps import Step
+
+__all__ = ["Runner", "assign_branches"]
+
+BRANCHES = 4
+
+
+def assign_branches(steps: Sequence[Step], branches: int) -> list[int]:
+    """Stream for each step so that independent steps can overlap: that of the latest predecessor if nobody followed it.
+
+    Pure; a step without a free predecessor takes the stream whose last step is oldest.
+    """
+    last = [-1] * branches
+    where: list[int] = []
+    for k, step in enumerate(steps):
+        free = [b for b in range(branches) if last[b] in step.after]
+        pick = max(free, key=lambda b: last[b]) if free else min(range(branches), key=lambda b: last[b])
+        last[pick] = k
+        where.append(pick)
+    return where
+
+
+class Runner:
+    """Device buffers by name, and sequences that use them.
+
+    Parameters
+    ----------
+    uploaded : dict
+        Host arrays copied to the device.
+    written : dict
+        Buffers to allocate; those named ``*flags`` start at zero.
+    device : int
+    branches : int
+        Streams of a captured graph.
+    """
+
+    def __init__(
+        self,
+        uploaded: dict[str, NDArray[Any]],
+        written: dict[str, Need],
+        device: int,
+        branches: int = BRANCHES,
+    ) -> None:
+        import cupy
+
+        self.device = device
+        self.branches = branches
+        self.buffers: dict[str, Any] = {}
+        with cupy.cuda.Device(device):
+            for name, array in uploaded.items():
+                self.buffers[name] = cupy.asarray(array.view(np.uint8).reshape(-1))
+            for name, need in written.items():
+                make = cupy.zeros if name.endswith("flags") else cupy.empty
+                self.buffers[name] = make(need.size, need.dtype)
+            self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(branches)]
+        self._prepared: dict[str, list[tuple[Any, ...]]] = {}
+        self._graphs: dict[str, Any] = {}
+        self._steps: dict[str, Sequence[Step]] = {}
+        self._last: Any = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(int(b.nbytes) for b in self.buffers.values())
+
+    def define(self, key: str, steps: Sequence[Step]) -> None:
+        """Name a sequence; compiles what it needs, several kernels at a time."""
+        arch = capability.probe(self.device).arch
+        wanted = {(KERNELS[s.kernel].source, s.expression) for s in steps}
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda job: compile.build(job[0], (job[1],), arch), sorted(wanted, key=str)))
+        prepared = []
+        for step in steps:
+            spec = KERNELS[step.kernel]
+            kernel = cuda.load(spec.source, step.expression, spec.signature, self.device)
+            pointers = [0 if name is None else int(self.buffers[name].data.ptr) for name in step.buffers()]
+            if step.items >= 0:
+                pointers[spec.arguments.index("items")] += step.items * ITEM.itemsize
+            prepared.append(
+                (kernel, step.blocks, step.threads, (*pointers, *step.numbers), step.shared_bytes)
+            )
+        self._prepared[key], self._steps[key] = prepared, steps
+
+    def defined(self, key: str) -> bool:
+        """Whether a sequence has this name."""
+        return key in self._prepared
+
+    def run(self, key: str) -> None:
+        """Queue a sequence on CuPy's current stream: launch by launch the first time and in a stream's capture."""
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        capturing = stream.is_capturing()
+        if not capturing:
+            self.follow(stream)
+        if not capturing and key in self._graphs:
+            self._graphs[key].launch(stream)
+            return
+        for kernel, blocks, threads, arguments, shared in self._prepared[key]:
+            kernel.launch(stream.ptr, blocks, threads, arguments, shared)
+        if not capturing:
+            self._graphs[key] = self._capture(key)
+
+    def follow(self, stream: Any) -> None:
+        """Make ``stream`` wait for what this runner queued on another one."""
+        if self._last is not None and self._last.ptr != stream.ptr:
+            import cupy
+
+            stream.wait_event(self._last.record(cupy.cuda.Event(disable_timing=True)))
+        self._last = stream
+
+    def _capture(self, key: str) -> Any:
+        import cupy
+
+        steps, prepared = self._steps[key], self._prepared[key]
+        where = assign_branches(steps, self.branches)
+        consumers = {d for k, s in enumerate(steps) for d in s.after if where[d] != where[k]}
+        with cupy.cuda.Device(self.device):
+            streams = self._streams
+            streams[0].begin_capture()
+            try:
+                started = {0}
+                events: dict[int, Any] = {}
+                fork = streams[0].record(cupy.cuda.Event(disable_timing=True))
+                for k, (step, (kernel, blocks, threads, arguments, shared)) in enumerate(
+                    zip(steps, prepared, strict=True)
+                ):
+                    stream = streams[where[k]]
+                    if where[k] not in started:
+                        started.add(where[k])
+                        stream.wait_event(fork)
+                    for d in step.after:
+                        if where[d] != where[k]:
+                            stream.wait_event(events[d])
+                    kernel.launch(stream.ptr, blocks, threads, arguments, shared)
+                    if k in consumers:
+                        events[k] = stream.record(cupy.cuda.Event(disable_timing=True))
+                for b in sorted(started - {0}):
+                    streams[0].wait_event(streams[b].record(cupy.cuda.Event(disable_timing=True)))
+            finally:
+                graph = streams[0].end_capture()
+        return graph
