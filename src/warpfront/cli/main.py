@@ -28,6 +28,7 @@ __all__ = ["COMMANDS", "EXIT_CODES", "main"]
 COMMANDS: dict[str, str] = {
     "solve": "warpfront.cli.solve:solve",
     "analyze": "warpfront.cli.analyze:analyze",
+    "price": "warpfront.cli.price:price",
     "info": "warpfront.cli.info:info",
     "bench": "warpfront.cli.bench:bench",
     "verify": "warpfront.cli.verify:verify",

@@ -12,10 +12,18 @@ from warpfront.backend import cpu, settings
 from warpfront.montecarlo._run import CHANNELS, Run
 from warpfront.montecarlo._tree import SumTree
 
-__all__ = ["add_chunks", "slab_chunks"]
+__all__ = ["add_chunks", "prepare", "slab_chunks"]
 
 # Chunks a thread takes at a time, about half a millisecond of one-step paths.
 _BITE = 8
+
+
+def prepare(run: Run) -> None:
+    """Load the kernels, or compile them, so that no chunk waits for it."""
+    from warpfront.montecarlo import _path_kernels as kernels
+
+    nothing = np.zeros((0, CHANNELS))
+    kernels.chunk_sums(nothing, 0, 0, run.coefficients[0], run.whole(0, 0), *_points(run)[0])
 
 
 def slab_chunks(run: Run) -> int:

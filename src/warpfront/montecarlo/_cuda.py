@@ -18,7 +18,7 @@ from warpfront.backend.compile import CompileOptions
 from warpfront.montecarlo._run import CHANNELS, Run, Settings
 from warpfront.montecarlo._tree import SumTree
 
-__all__ = ["OPTIONS", "Plan", "add_chunks", "instantiations", "plan", "slab_chunks", "subset"]
+__all__ = ["OPTIONS", "Plan", "add_chunks", "instantiations", "plan", "prepare", "slab_chunks", "subset"]
 
 SOURCE = Path(__file__).with_name("price_paths.cu")
 # Products and sums are contracted where the source says so and nowhere else: float64 then has the CPU's bits.
@@ -107,6 +107,17 @@ def subset() -> list[tuple[Path, tuple[str, ...], int]]:
     for group in groups.values():
         chosen += [group[0], max(group, key=lambda name: name.count("true")), group[-1]]
     return [(file, tuple(dict.fromkeys(chosen)), least)]
+
+
+def prepare(run: Run) -> None:
+    """Load the kernels, or compile them, so that no launch waits for it."""
+    import cupy
+
+    device = cupy.cuda.runtime.getDevice()
+    for payoff, positions in run.groups().items():
+        steps = tuple(run.options[k].n_steps for k in positions)
+        _kernel(plan(payoff, steps, run.settings, run.n_series, 1).expression, SIGNATURE, device)
+    _kernel(TREE, TREE_SIGNATURE, device)
 
 
 def slab_chunks(run: Run) -> int:

@@ -95,7 +95,7 @@ def _estimate(
         off = price - exact
         if error > 0.0:
             z = off / error
-        else:
+        elif option.deterministic or isnan(error):
             z = 0.0 if abs(off) <= rounding else (nan if isnan(error) else copysign(inf, off))
     return Estimate(
         option=option,

@@ -6,6 +6,7 @@ densities, which share no formula with ``closed_form.py``.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def continuous_barrier_price(option: Barrier, count: int = 40001) -> float:
     return european_price(option) - out if option.knock_in else out
 
 
-def discrete_barrier_price(option: Barrier, nodes: int = 1200) -> float:
+def discrete_barrier_price(option: Barrier, nodes: int = 400) -> float:
     """Return the price by carrying the density of the surviving log price from date to date (Gauss-Legendre nodes)."""
     from scipy.stats import norm
 
@@ -158,7 +159,7 @@ def discrete_barrier_price(option: Barrier, nodes: int = 1200) -> float:
     return european_price(option) - out if option.knock_in else out
 
 
-def asian_price(option: AsianArithmetic, nodes: int = 1200) -> float:
+def asian_price(option: AsianArithmetic, nodes: int = 600) -> float:
     """Return the price by carrying the density of ``ln(sum of prices)`` backwards over the dates.
 
     With ``R_k`` the log returns, the sum of the prices is ``S_0 exp(B_1)``, where ``B_n = R_n`` and
@@ -179,7 +180,7 @@ def asian_price(option: AsianArithmetic, nodes: int = 1200) -> float:
     kink = np.log(option.strike * n / option.spot)
     # The density is smooth, the payoff is not: integrate it on each side of its kink.
     y, fine = _legendre([(-spread, kink), (kink, np.log(n) + spread)], nodes)
-    on = np.interp(y, x, density) if n == 1 else _interpolate(x, density, y)
+    on = norm.pdf(y, drift, deviation) if n == 1 else _interpolate(x, density, y)
     paid = np.maximum(sign * (option.spot * np.exp(y) / n - option.strike), 0.0)
     return float(np.exp(-option.rate * option.maturity) * np.sum(fine * on * paid))
 
@@ -190,13 +191,18 @@ def _interpolate(x: Array, density: Array, y: Array) -> Array:
     return np.asarray(CubicSpline(x, density)(y))
 
 
+@lru_cache(maxsize=32)
+def _leggauss(count: int) -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(count)
+
+
 def _legendre(pieces: list[tuple[float, float]], nodes: int) -> tuple[Array, Array]:
     """Return Gauss-Legendre nodes and weights on consecutive intervals, ``nodes`` in all."""
     places, weights = [], []
     for a, b in pieces:
         if b > a:
             count = max(8, round(nodes * (b - a) / (pieces[-1][1] - pieces[0][0])))
-            at, weight = np.polynomial.legendre.leggauss(count)
+            at, weight = _leggauss(count)
             places.append(0.5 * (b - a) * at + 0.5 * (a + b))
             weights.append(0.5 * (b - a) * weight)
     return np.concatenate(places), np.concatenate(weights)

@@ -13,6 +13,9 @@ from warpfront.montecarlo.options import AsianArithmetic, Barrier, European, Opt
 
 __all__ = ["black_scholes", "black_scholes_greeks", "continuous_barrier", "exact_price", "geometric_asian"]
 
+# Deviation of the log price below which the barrier formula is not evaluated.
+LEAST_DEVIATION = 1e-6
+
 
 def _cdf(x: float) -> float:
     return 0.5 * erfc(-x / sqrt(2.0))
@@ -74,18 +77,23 @@ def geometric_asian(option: Option) -> float:
 
 
 def continuous_barrier(option: Barrier) -> float:
-    """Return the price of a barrier option that is watched at every moment."""
+    """Return the price of a barrier option that is watched at every moment.
+
+    Below a deviation of 1e-6 of the log price the formula loses its digits, and the path counts as known.
+    """
     plain = black_scholes(option)
     inside = min(max(_knock_in(option, plain), 0.0), plain)
     return inside if option.knock_in else plain - inside
 
 
 def _knock_in(option: Barrier, plain: float) -> float:
+    from scipy.special import log_ndtr
+
     spot, strike, barrier = option.spot, option.strike, option.barrier
     time, vol = option.maturity, option.volatility
     carry = option.rate - option.dividend_yield
-    if option.deterministic:
-        # The path is monotone: it touches if it ends beyond.
+    if vol * sqrt(time) < LEAST_DEVIATION:
+        # The path is (all but) monotone: it touches if it ends beyond.
         end = spot * exp(carry * time)
         return plain if (end >= barrier if option.up else end <= barrier) else 0.0
     phi, eta = (1.0 if option.kind == "call" else -1.0), (-1.0 if option.up else 1.0)
@@ -100,9 +108,10 @@ def _knock_in(option: Barrier, plain: float) -> float:
 
     def reflected(level: float) -> float:
         y = (log(barrier * barrier / (spot * level)) / deviation if level > 0 else inf) + shift
-        ratio = log(barrier / spot)
-        near, far = asset * exp(2.0 * (mu + 1.0) * ratio), bond * exp(2.0 * mu * ratio)
-        return phi * (near * _cdf(eta * y) - far * _cdf(eta * (y - deviation)))
+        # In logarithms: the power may overflow where the probability underflows.
+        power = 2.0 * mu * log(barrier / spot)
+        near = asset * (barrier / spot) ** 2 * exp(power + log_ndtr(eta * y))
+        return phi * (near - bond * exp(power + log_ndtr(eta * (y - deviation))))
 
     a, b, c, d = direct(strike), direct(barrier), reflected(strike), reflected(barrier)
     beyond = strike > barrier
@@ -128,9 +137,9 @@ def exact_price(option: Option) -> float | None:
             return black_scholes(option)
         return _known_average(option) if option.deterministic else None
     if isinstance(option, Barrier):
-        return (
-            continuous_barrier(option) if option.monitoring == "continuous" or option.deterministic else None
-        )
+        lost = 0.0 < option.volatility * sqrt(option.maturity) < LEAST_DEVIATION
+        known = option.monitoring == "continuous" or option.deterministic
+        return continuous_barrier(option) if known and not lost else None
     raise InvalidValueError(f"no closed form is known for {type(option).__name__}")
 
 

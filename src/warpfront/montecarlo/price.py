@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from math import ceil, inf
+from time import perf_counter
 from types import ModuleType
 from typing import Any, Unpack
 
@@ -131,6 +132,9 @@ def price(
     limit = run.samples(_default_limit(run) if n_paths is None else n_paths)
     choice = _choose(run, device, path)
     engine = choice.path.run()
+    began = perf_counter()
+    engine.prepare(run)
+    ready = perf_counter()
     with cpu.Clock() as clock:
         search = _Search(run, engine, limit, wanted, level, progress)
         search.go()
@@ -147,7 +151,7 @@ def price(
         decisions=choice.decisions,
         settings=asdict(run.settings),
         seconds=clock.seconds,
-        jit_seconds=clock.jit_seconds,
+        jit_seconds=clock.jit_seconds + ready - began,
     )
 
 
@@ -275,6 +279,7 @@ def simulate(
     part = integer("part", part, 0, parts - 1)
     choice = _choose(run, device, path)
     engine, tree, chunks = choice.path.run(), SumTree(), chunk_count(n_samples)
+    engine.prepare(run)
     first, end = chunks * part // parts, chunks * (part + 1) // parts
     with cpu.Clock() as clock:
         while first < end:

@@ -50,7 +50,8 @@ class Estimate:
     exact : float or None
         Closed form, where there is one.
     z : float or None
-        ``(price - exact) / standard_error``; 0 where both errors are at rounding, None without a closed form.
+        ``(price - exact) / standard_error``; 0 where both errors are at rounding; None without a closed form, or
+        where no two samples differ.
     delta, delta_error, vega, vega_error : float or None
         Pathwise derivatives by spot and by volatility (for a change of 1) with their standard errors.
     control_coefficient : float or None
@@ -122,7 +123,7 @@ class Pricing:
     settings : dict
         Seed and method.
     seconds, jit_seconds : float
-        Wall time without compilation, and compilation.
+        Wall time of the simulation, and of loading or compiling its kernels.
     """
 
     estimates: tuple[Estimate, ...]
