@@ -1,0 +1,225 @@
+"""The public dense functions on the GPU. NumPy in gives NumPy out; device arrays stay in their library.
+
+The status of a factorisation is read back before anything is returned: an inverse of a singular matrix never leaves
+this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from warpfront.backend import arrays, capability
+from warpfront.dense._batch import answer
+from warpfront.dense._checks import own_type, right_hand_sides, working_dtype
+from warpfront.dense._device_lu import DeviceLU, factor
+from warpfront.dense.mixed import refine_inverse, refine_solve
+from warpfront.dense.records import DenseOutcome, Determinant
+from warpfront.errors import InvalidValueError, NotSupportedError, Status
+
+__all__ = ["determinant", "inv", "rcond", "solve"]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """Matrices on the device, and how to hand the answer back."""
+
+    matrices: Any
+    library: str
+    batched: bool
+
+    def back(self, array: Any) -> Any:
+        import cupy
+
+        if self.library == "numpy":
+            return cupy.asnumpy(array)
+        if self.library == "torch":
+            import torch
+
+            return torch.from_dlpack(cupy.ascontiguousarray(array))
+        return arrays.to_library(array, self.library)
+
+
+def _to_device(x: Any) -> Any:
+    import cupy
+
+    return arrays.as_device_array(x) if arrays.is_device_array(x) else cupy.asarray(np.asarray(x))
+
+
+def _read(a: Any) -> _Input:
+    reason = capability.missing()
+    if reason is not None:
+        raise NotSupportedError(reason)
+    library = arrays.library_of(a) or "numpy"
+    array = _to_device(a)
+    if array.ndim not in (2, 3) or array.shape[-1] != array.shape[-2]:
+        raise InvalidValueError(f"a has shape {array.shape}; it must be [n, n] or [batch, n, n]")
+    array = array.astype(working_dtype(array.dtype), copy=False)
+    return _Input(array if array.ndim == 3 else array[None], library, array.ndim == 3)
+
+
+def _only_partial(pivoting: str) -> None:
+    if pivoting not in ("partial", "rook", "complete"):
+        raise InvalidValueError(f"pivoting is {pivoting!r}; allowed are 'partial', 'rook', 'complete'")
+    if pivoting != "partial":
+        raise NotSupportedError(f"pivoting={pivoting!r} runs on the CPU only; copy the matrix to the host")
+
+
+def _outcomes(found: DeviceLU, check: str, errors: Any, method: str) -> list[DenseOutcome]:
+    conditions = found.rcond if check == "status" else _screened(found)
+    result = []
+    for b, zero in enumerate(found.zero.tolist()):
+        status = Status.NON_FINITE if zero == -2 else Status.OK if zero == -1 else Status.SINGULAR
+        error = float(errors[b]) if status == Status.OK else float("nan")
+        result.append(DenseOutcome(None, status, max(zero, -1), float(conditions[b]), error, 0, method))
+    return result
+
+
+def _screened(found: DeviceLU) -> Any:
+    """Condition estimates where the pivots give reason for one, else NaN."""
+    import cupy
+
+    result = np.full(len(found.lu), np.nan)
+    if not found.lu.size:
+        return result
+    size = cupy.asnumpy(abs(found.lu.diagonal(axis1=1, axis2=2)))
+    limit = 16 * found.order * float(np.finfo(found.lu.dtype).eps)
+    doubtful = (size.min(axis=1) < limit * size.max(axis=1)) & (found.zero == -1)
+    if doubtful.any():
+        result[doubtful] = found.rcond[doubtful]
+    return result
+
+
+def _errors(a: Any, x: Any, b: Any) -> Any:
+    """Normwise backward errors, float64[batch] on the host."""
+    import cupy
+
+    if not b.size:
+        return np.zeros(len(a))
+    residual = abs(b - a @ x).max(axis=1)
+    below = abs(a).sum(axis=2).max(axis=1)[:, None] * abs(x).max(axis=1) + abs(b).max(axis=1)
+    return cupy.asnumpy((residual / cupy.where(below > 0, below, 1)).max(axis=1))
+
+
+def solve(a: Any, b: Any, pivoting: str, precision: str, check: str) -> Any:
+    """As `warpfront.dense.solve`, on the GPU."""
+    import cupy
+
+    given = _read(a)
+    _only_partial(pivoting)
+    rhs, shape = right_hand_sides(given.matrices if given.batched else given.matrices[0], _to_device(b), cupy)
+    kind = np.result_type(given.matrices.dtype, rhs.dtype)
+    columns = rhs if rhs.ndim == 3 else rhs[:, :, None]
+    if precision != "working":
+        x, found = _refined(given.matrices, columns, precision, kind)
+    else:
+        matrices = given.matrices.astype(own_type(given.matrices.dtype, kind), copy=False)
+        factors = factor(matrices)
+        if columns.dtype.kind == "c" and matrices.dtype.kind != "c":
+            x = factors.solve(columns.real) + 1j * factors.solve(columns.imag)
+        else:
+            x = factors.solve(columns)
+        errors = _errors(matrices, x, columns) if check == "status" else np.full(len(x), np.nan)
+        found = _outcomes(factors, check, errors, "LU on the GPU, partial pivoting")
+    x = _blank_failed(x, found)
+    value = given.back(cupy.ascontiguousarray(x.astype(kind, copy=False)).reshape(shape))
+    return answer(value, found, given.batched, check, np.finfo(kind).eps)
+
+
+def inv(a: Any, pivoting: str, precision: str, check: str) -> Any:
+    """As `warpfront.dense.inv`, on the GPU."""
+    import cupy
+
+    given = _read(a)
+    _only_partial(pivoting)
+    matrices = given.matrices
+    eye = cupy.broadcast_to(cupy.eye(matrices.shape[1], dtype=matrices.dtype), matrices.shape)
+    if precision != "working":
+        x, found = _refined(matrices, None, precision, matrices.dtype)
+    else:
+        factors = factor(matrices)
+        x = factors.solve(eye)
+        errors = _errors(matrices, x, eye) if check == "status" else np.full(len(x), np.nan)
+        found = _outcomes(factors, check, errors, "inverse from LU on the GPU, partial pivoting")
+    x = cupy.ascontiguousarray(_blank_failed(x, found))
+    value = given.back(x if given.batched else x[0])
+    return answer(value, found, given.batched, check, np.finfo(matrices.dtype).eps)
+
+
+def _blank_failed(x: Any, found: list[DenseOutcome]) -> Any:
+    failed = [k for k, one in enumerate(found) if one.status not in (Status.OK, Status.REFINEMENT_FAILED)]
+    if failed:
+        x[failed] = np.nan
+    return x
+
+
+def _refined(matrices: Any, columns: Any, precision: str, kind: Any) -> tuple[Any, list[DenseOutcome]]:
+    """Solve (or invert, without right-hand sides) with factors of low precision, one matrix after another."""
+    import cupy
+
+    from warpfront.dense._lu_low_cuda import LowFactor
+
+    found = []
+    for b in range(len(matrices)):
+        if not bool(cupy.isfinite(matrices[b]).all()):
+            empty = cupy.full_like(matrices[b] if columns is None else columns[b], np.nan, dtype=kind)
+            found.append(
+                DenseOutcome(empty, Status.NON_FINITE, -1, float("nan"), float("nan"), 0, "not started")
+            )
+            continue
+        low = LowFactor.of(matrices[b], precision)
+        if columns is None:
+            found.append(refine_inverse(matrices[b], low, cupy))
+        else:
+            found.append(refine_solve(matrices[b], columns[b], low, kind, cupy))
+    like = matrices if columns is None else columns
+    x = cupy.stack([one.value for one in found]) if found else cupy.empty(like.shape, kind)
+    return x, found
+
+
+def rcond(a: Any) -> Any:
+    """As `warpfront.dense.rcond`, on the GPU; the answer is on the host."""
+    given = _read(a)
+    found = factor(given.matrices).rcond
+    return found if given.batched else float(found[0])
+
+
+def determinant(a: Any) -> Determinant:
+    """As `warpfront.dense.det`, on the GPU: mantissas and exponents of the pivots, multiplied in pieces of 512."""
+    import cupy
+
+    from warpfront.errors import NonFiniteError
+
+    given = _read(a)
+    found = factor(given.matrices)
+    if (found.zero == -2).any():
+        raise NonFiniteError(f"an entry of matrix {int(np.argmax(found.zero == -2))} is NaN or infinite")
+    kind, n = found.lu.dtype, found.order
+    diagonal = found.lu.diagonal(axis1=1, axis2=2)
+    size = abs(diagonal).astype(np.float64)
+    singular = cupy.asarray(found.zero >= 0)
+    safe = cupy.where(size > 0, size, 1.0)
+    odd = (found.pivots != cupy.arange(1, n + 1)).sum(axis=1) % 2
+    sign = (diagonal / safe).prod(axis=1) * cupy.where(odd == 1, -1, 1)
+    mantissa, exponent = cupy.frexp(safe)
+    product, power = cupy.ones(len(found.lu)), exponent.sum(axis=1)
+    for first in range(0, n, 512):
+        product, shift = cupy.frexp(product * mantissa[:, first : first + 512].prod(axis=1))
+        power = power + shift
+    logarithm = cupy.where(singular, -np.inf, cupy.log(product) + power * np.log(2.0))
+    value = sign * cupy.ldexp(product, cupy.clip(power, -1_000_000, 1_000_000).astype(np.int32))
+    value = cupy.where(singular, 0, value).astype(kind)
+    sign = cupy.where(singular, 0, sign).astype(kind)
+    sizes = cupy.asnumpy(abs(value))
+    flags = [
+        "singular" if zero >= 0 else "underflow" if v == 0 else "ok" if np.isfinite(v) else "overflow"
+        for zero, v in zip(found.zero.tolist(), sizes.tolist(), strict=True)
+    ]
+    columns = found.zero.tolist()
+    if given.batched:
+        return Determinant(given.back(value), given.back(sign), given.back(logarithm), flags, columns)
+    return Determinant(
+        given.back(value)[0], given.back(sign)[0], given.back(logarithm)[0], flags[0], columns[0]
+    )

@@ -1,0 +1,47 @@
+"""Launch plan of ``lu_small.cu``: LU and solve for matrices of order 1 to 64 on the GPU, one per block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warpfront.backend.compile import CompileOptions
+
+__all__ = [
+    "MAX_ORDER",
+    "OPTIONS",
+    "SIGNATURES",
+    "SOURCE",
+    "THREADS",
+    "expressions",
+    "instantiations",
+    "shared_bytes",
+]
+
+SOURCE = Path(__file__).parent / "lu_small.cu"
+THREADS = 64
+MAX_ORDER = 64
+OPTIONS = CompileOptions(fma=False)
+CUDA_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "complex64": "wf::complex<float>",
+    "complex128": "wf::complex<double>",
+}
+ITEM_BYTES = {"float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
+SIGNATURES = {"lu_small": "ppppi", "lu_small_solve": "ppppii"}
+
+
+def expressions(dtype: str) -> tuple[str, str]:
+    """Return the name expressions of factorisation and solve for an element type."""
+    return f"lu_small<{CUDA_TYPES[dtype]}>", f"lu_small_solve<{CUDA_TYPES[dtype]}>"
+
+
+def shared_bytes(dtype: str, n: int, *, solve: bool) -> int:
+    """Return the dynamic shared memory of one block: the matrix with an odd pitch, and one vector for the solve."""
+    entries = (n | 1) * n + (n if solve else 0)
+    return entries * ITEM_BYTES[dtype]
+
+
+def instantiations() -> tuple[str, ...]:
+    """Return every name expression the plan can ask for."""
+    return tuple(name for dtype in CUDA_TYPES for name in expressions(dtype))

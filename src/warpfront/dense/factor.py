@@ -1,0 +1,213 @@
+"""LU factorisation of one dense matrix: `lu_factor` and the object it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.backend import settings
+from warpfront.dense import _lu_cpu as cpu
+from warpfront.dense._checks import working_matrix
+from warpfront.dense.records import SignLog
+from warpfront.errors import InvalidValueError, SingularMatrixError, Status
+
+__all__ = ["DenseLU", "factor_matrix", "lu_factor", "matrix_threads"]
+
+PIVOTING = ("partial", "rook", "complete")
+EXACT = 64  # up to this order products are rounded before they are subtracted: an exactly singular matrix is found so
+THREAD_ORDER = 400  # below this order a second thread costs more than it brings
+
+
+@dataclass(frozen=True, eq=False)
+class DenseLU:
+    """``P A Q = L U`` of a square matrix.
+
+    Attributes
+    ----------
+    lu : float or complex [n, n], column-major
+        L (unit, below the diagonal) and U.
+    pivots : int32[n]
+        Row interchanged with the k-th, counted from 1 as LAPACK does.
+    column_pivots : int32[n] or None
+        The same for columns; None where columns stay (partial pivoting).
+    norm1 : float
+        1-norm of A.
+    column : int
+        Column of A whose pivot is the first exact zero, or -1.
+    """
+
+    lu: NDArray[Any]
+    pivots: NDArray[np.int32]
+    column_pivots: NDArray[np.int32] | None
+    norm1: float
+    column: int
+
+    @property
+    def status(self) -> Status:
+        """OK, or SINGULAR where a pivot is exactly zero."""
+        return Status.OK if self.column < 0 else Status.SINGULAR
+
+    @cached_property
+    def rcond(self) -> float:
+        """Reciprocal condition estimate in the 1-norm (Hager 1984; Higham 1988); 0 for a singular matrix."""
+        n = self.lu.shape[0]
+        if n == 0:
+            return 1.0
+        if self.column >= 0:
+            return 0.0
+        return cpu.condition(self.lu, self.norm1)
+
+    @property
+    def growth(self) -> float:
+        """Largest entry of U over the largest column sum of A: far above 1 where pivoting let entries grow."""
+        largest = float(np.abs(np.triu(self.lu)).max(initial=0.0))
+        return largest / self.norm1 if self.norm1 > 0 else 1.0
+
+    def solve(self, b: Any, trans: str = "N") -> NDArray[Any]:
+        """Solve ``A x = b``, ``A^T x = b`` or ``A^H x = b``.
+
+        Parameters
+        ----------
+        b : array [n] or [n, k]
+            Real or complex; read.
+        trans : {"N", "T", "H"}
+
+        Raises
+        ------
+        SingularMatrixError
+            A pivot is zero.
+        InvalidValueError
+            ``b`` does not fit.
+        """
+        if trans not in ("N", "T", "H"):
+            raise InvalidValueError(f"trans is {trans!r}; allowed are 'N', 'T', 'H'")
+        if self.column >= 0:
+            raise singular(self.column)
+        n = self.lu.shape[0]
+        rhs = np.asarray(b)
+        if rhs.ndim not in (1, 2) or rhs.shape[0] != n:
+            raise InvalidValueError(f"b has shape {rhs.shape}; it must be [{n}] or [{n}, k]")
+        apart = rhs.dtype.kind == "c" and self.lu.dtype.kind != "c"
+        columns = rhs.reshape(n, 1 if rhs.ndim == 1 else rhs.shape[1])
+        if apart:
+            columns = np.concatenate([columns.real, columns.imag], axis=1)
+        work = np.array(columns, dtype=self.lu.dtype, order="F", copy=True)
+        self._sweep(work, trans)
+        if apart:
+            half = work.shape[1] // 2
+            work = work[:, :half] + 1j * work[:, half:]
+        return np.ascontiguousarray(work).reshape(rhs.shape)
+
+    def _sweep(self, work: NDArray[Any], trans: str) -> None:
+        order = None if self.column_pivots is None else cpu.row_order(self.column_pivots)
+        if order is not None and trans != "N":
+            work[...] = work[order]
+        if trans == "N" and order is None and len(work) <= EXACT:
+            from warpfront.dense import _pivot_kernels as kernels
+
+            flat, columns = self.lu.reshape(-1, order="F"), work.reshape(-1, order="F")
+            kernels.sweep_unblocked(flat, len(work), columns, work.shape[1], self.pivots)
+        else:
+            cpu.solve(self.lu, self.pivots, work, trans, matrix_threads(len(work)))
+        if order is not None and trans == "N":
+            work[order] = work.copy()
+
+    def inv(self) -> NDArray[Any]:
+        """Inverse, [n, n]. Raises SingularMatrixError where a pivot is zero."""
+        if self.column >= 0:
+            raise singular(self.column)
+        out = cpu.invert(self.lu, self.pivots, matrix_threads(self.lu.shape[0]))
+        if self.column_pivots is not None:
+            out[cpu.row_order(self.column_pivots)] = out.copy()
+        return out
+
+    def slogdet(self) -> SignLog:
+        """Sign and logarithm of the absolute determinant; ``(0, -inf)`` for a singular matrix."""
+        return SignLog(*self._scaled_product()[:2])
+
+    def det(self) -> Any:
+        """Determinant in the matrix's type; 0 after underflow, infinite after overflow (`slogdet` has neither)."""
+        return self._scaled_product()[2]
+
+    def _scaled_product(self) -> tuple[Any, float, Any]:
+        """Sign, logarithm and value of the product of pivots, kept as a mantissa and a power of two."""
+        kind = self.lu.dtype
+        if self.column >= 0:
+            return kind.type(0), float("-inf"), kind.type(0)
+        diagonal = self.lu.diagonal().astype(np.complex128 if kind.kind == "c" else np.float64)
+        size = np.abs(diagonal)
+        swaps = [self.pivots] if self.column_pivots is None else [self.pivots, self.column_pivots]
+        odd = sum(int(np.count_nonzero(p != np.arange(1, p.size + 1))) for p in swaps) % 2
+        sign = np.prod(diagonal / size) * (-1 if odd else 1)
+        if kind.kind == "c":
+            sign /= abs(sign)
+        mantissa, exponent = np.frexp(size)
+        product, power = 1.0, int(exponent.sum())
+        for part in np.array_split(mantissa, max(1, mantissa.size // 512)):
+            product, shift = np.frexp(product * np.prod(part))
+            power += int(shift)
+        logarithm = float(np.log(product) + power * np.log(2.0))
+        with np.errstate(over="ignore", under="ignore"):
+            value = kind.type(sign * np.ldexp(product, max(-1_000_000, min(1_000_000, power))))
+        return kind.type(sign), logarithm, value
+
+
+def singular(column: int) -> SingularMatrixError:
+    """Return the error for a zero pivot."""
+    return SingularMatrixError(f"the matrix is singular: pivot {column} is exactly zero", column)
+
+
+def matrix_threads(n: int) -> int:
+    """Threads worth using on one matrix of order n."""
+    return settings.threads() if n >= THREAD_ORDER else 1
+
+
+def lu_factor(a: Any, *, pivoting: str = "partial") -> DenseLU:
+    """Factor a square matrix on the CPU.
+
+    Parameters
+    ----------
+    a : array [n, n]
+        float32, float64, complex64 or complex128; integers and booleans become float64. Read.
+    pivoting : {"partial", "rook", "complete"}
+        Which entry becomes a pivot: the largest of its column; the largest of both its row and its column; the
+        largest of all that is left. The last two keep entries small where partial pivoting lets them grow; they are
+        unblocked and meant for small or hard systems.
+
+    Returns
+    -------
+    DenseLU
+        Also for a singular matrix: its status says so.
+
+    Raises
+    ------
+    InvalidValueError
+        Not square, or an element type without a factorisation (half precision, objects, ...).
+    NonFiniteError
+        NaN or infinity, with the entry.
+    """
+    return factor_matrix(working_matrix(a, 2), pivoting, matrix_threads(np.shape(a)[0] if np.ndim(a) else 0))
+
+
+def factor_matrix(a: NDArray[Any], pivoting: str, threads: int) -> DenseLU:
+    """Factor a checked matrix; ``a`` is read."""
+    if pivoting not in PIVOTING:
+        raise InvalidValueError(f"pivoting is {pivoting!r}; allowed are {', '.join(map(repr, PIVOTING))}")
+    n = a.shape[0]
+    lu = np.array(a, order="F", copy=True)
+    norm1 = float(np.abs(a).sum(axis=0).max(initial=0.0))
+    if pivoting == "partial" and n > EXACT:
+        pivots = cpu.factor(lu, threads)
+        return DenseLU(lu, pivots, None, norm1, cpu.first_zero(lu))
+    from warpfront.dense import _pivot_kernels as kernels
+
+    pivots, columns = np.zeros(n, np.int32), np.zeros(n, np.int32)
+    zero = int(kernels.lu_unblocked(lu.reshape(-1, order="F"), n, PIVOTING.index(pivoting), pivots, columns))
+    if pivoting == "partial":
+        return DenseLU(lu, pivots, None, norm1, zero)
+    named = int(cpu.row_order(columns)[zero]) if zero >= 0 else -1
+    return DenseLU(lu, pivots, columns, norm1, named)

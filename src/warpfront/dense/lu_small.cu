@@ -1,0 +1,133 @@
+// LU with partial pivoting and the solve with it for matrices of order 1 to 64, one matrix per block, in shared memory.
+//
+// A block of 64 threads owns one matrix; thread i owns row i. Shared layout: column-major matrix with pitch n | 1 (odd: the
+// entries of a row fall into different banks for 4- and 8-byte types), then two entries of reduction scratch.
+//
+// Every product is rounded before it is subtracted (the file is compiled without contraction), pivots are the first largest
+// entry of their column, and the order of the eliminations is that of the CPU's lu_unblocked: real types give the same bits,
+// and an exactly singular matrix such as [[4, 4], [12, 12]] is found singular.
+//
+// Barriers of lu_small, per column: after the load / the previous update, before the search reads the column (inside
+// block_arg_max); after the interchange, before the multipliers divide by the pivot; after the multipliers, before the
+// update reads the pivot row and other threads' multipliers never (thread i uses its own). lu_small_solve: one barrier
+// after each broadcast entry of x.
+//
+// Literature: Golub and Van Loan, Matrix Computations (2013), algorithm 3.4.1.
+#include "block.cuh"
+#include "complex.cuh"
+#include "types.cuh"
+
+namespace wf {
+
+constexpr int kSmallThreads = 64;
+
+WF_DEVICE float size_of(float a) { return abs_of(a); }
+WF_DEVICE double size_of(double a) { return abs_of(a); }
+// Scaled, so that it neither overflows nor underflows; used for comparisons only.
+template <typename T>
+WF_DEVICE T size_of(complex<T> a) {
+  const T re = abs_of(a.re), im = abs_of(a.im), big = max_of(re, im), little = min_of(re, im);
+  if (big == T(0)) return T(0);
+  const T r = little / big;
+  return big * sqrt(T(1) + r * r);
+}
+
+template <typename T> struct real_of { typedef T type; };
+template <typename T> struct real_of<complex<T>> { typedef T type; };
+
+template <typename T>
+WF_DEVICE bool is_zero(T a) { return size_of(a) == decltype(size_of(a))(0); }
+
+}  // namespace wf
+
+// a: row-major [batch][n][n], read. lu: column-major [batch][n][n], written. pivots: [batch][n], counted from 1.
+// zero: [batch], column of the first zero pivot or -1; -2 where the matrix holds NaN or infinity.
+template <typename T>
+__global__ void lu_small(const T* a, T* lu, wf::i32* pivots, wf::i32* zero, wf::i32 n) {
+  typedef typename wf::real_of<T>::type R;
+  WF_DYNAMIC_SHARED(raw);
+  T* s = reinterpret_cast<T*>(raw);
+  __shared__ wf::indexed<R> scratch[wf::kMaxWarps];
+  __shared__ R finite_scratch[wf::kMaxWarps];
+  const int i = static_cast<int>(threadIdx.x), pitch = n | 1;
+  const wf::i64 first = static_cast<wf::i64>(blockIdx.x) * n * n;
+  R nothing = R(0);
+  for (int e = i; e < n * n; e += wf::kSmallThreads) {
+    const T value = a[first + e];
+    s[e / n + (e % n) * pitch] = value;
+    nothing = nothing + wf::size_of(value) * R(0);  // NaN or infinity times zero is NaN
+  }
+  const bool bad = wf::block_sum(nothing, finite_scratch) != R(0);
+  wf::i32 failed = bad ? -2 : -1;
+  for (int k = 0; k < n; ++k) {
+    wf::indexed<R> best = {R(-1), wf::kNone};
+    __syncthreads();  // the load or the update of column k by other threads
+    if (i >= k && i < n) best = {wf::size_of(s[i + k * pitch]), i};
+    best = wf::block_arg_max(best, scratch);
+    const int row = best.index;
+    if (i == 0) pivots[static_cast<wf::i64>(blockIdx.x) * n + k] = row + 1;
+    if (row != k && i < n) {  // thread i exchanges the entries of column i
+      const T held = s[k + i * pitch];
+      s[k + i * pitch] = s[row + i * pitch];
+      s[row + i * pitch] = held;
+    }
+    __syncthreads();
+    const T pivot = s[k + k * pitch];
+    if (wf::is_zero(pivot)) {
+      if (failed == -1) failed = k;
+      continue;  // the same for all threads
+    }
+    if (i > k && i < n) {
+      const T l = s[i + k * pitch] / pivot;
+      s[i + k * pitch] = l;
+      for (int j = k + 1; j < n; ++j) s[i + j * pitch] = s[i + j * pitch] - l * s[k + j * pitch];
+    }
+  }
+  __syncthreads();
+  for (int e = i; e < n * n; e += wf::kSmallThreads) lu[first + e] = s[e % n + (e / n) * pitch];
+  if (i == 0) zero[blockIdx.x] = failed;
+}
+
+// Solve with a factor of lu_small. x: column-major [batch][count][n], overwritten. A matrix with zero[b] != -1 gets NaN.
+template <typename T>
+__global__ void lu_small_solve(const T* lu, const wf::i32* pivots, const wf::i32* zero, T* x, wf::i32 n, wf::i32 count) {
+  typedef typename wf::real_of<T>::type R;
+  WF_DYNAMIC_SHARED(raw);
+  T* s = reinterpret_cast<T*>(raw);
+  const int i = static_cast<int>(threadIdx.x), pitch = n | 1;
+  T* held = s + pitch * n;
+  const wf::i64 b = blockIdx.x;
+  for (int e = i; e < n * n; e += wf::kSmallThreads) s[e % n + (e / n) * pitch] = lu[b * n * n + e];
+  const bool refused = zero[b] != -1;
+  for (int c = 0; c < count; ++c) {
+    T* column = x + (b * count + c) * n;
+    __syncthreads();  // the factor, and the last reads of the column before
+    if (i < n) held[i] = column[i];
+    __syncthreads();
+    if (i == 0)
+      for (int k = 0; k < n; ++k) {
+        const int row = pivots[b * n + k] - 1;
+        const T other = held[row];
+        held[row] = held[k];
+        held[k] = other;
+      }
+    for (int k = 0; k < n; ++k) {
+      __syncthreads();  // held[k] is final
+      if (i > k && i < n) held[i] = held[i] - s[i + k * pitch] * held[k];
+    }
+    for (int k = n - 1; k >= 0; --k) {
+      __syncthreads();
+      if (i == k && !refused) held[k] = held[k] / s[k + k * pitch];
+      __syncthreads();
+      if (i < k) held[i] = held[i] - s[i + k * pitch] * held[k];
+    }
+    __syncthreads();
+    if (i < n) {
+      if (refused) {
+        const R nan = R(0) / (R(0) * R(n - n));
+        held[i] = T{nan};
+      }
+      column[i] = held[i];
+    }
+  }
+}
