@@ -18,6 +18,11 @@
 // phase 3. No block reads what another writes. Every thread reaches both; bounds are tested inside the phases.
 #include "source.cuh"
 
+// Rows that a thread of phase 2 sums at a time.
+#ifndef WF_DOWN_RUN
+#define WF_DOWN_RUN 8
+#endif
+
 namespace wf {
 
 enum Result { kEdges = 0, kBlur = 1, kDerivatives = 2 };
@@ -94,7 +99,7 @@ WF_DEVICE void fill_gray(const Image& image, int x0, int y0, u32* gray) {
 template <int R, int TW, int TH, int Threads>
 WF_DEVICE void sum_down(const u32* gray, u32* down, const Weights<R>& w) {
   typedef geometry<R, TW, TH> G;
-  constexpr int kRun = 8, kPairs = G::kDownWords / 2, kRuns = (G::kDownRows + kRun - 1) / kRun;
+  constexpr int kRun = WF_DOWN_RUN, kPairs = G::kDownWords / 2, kRuns = (G::kDownRows + kRun - 1) / kRun;
   for (int item = static_cast<int>(threadIdx.x); item < kPairs * kRuns; item += Threads) {
     const int column = item % kPairs * 2, first = item / kPairs * kRun;
     u32 sum[kRun][2];

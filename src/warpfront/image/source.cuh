@@ -8,6 +8,11 @@
 #include "types.cuh"
 #include "vec16.cuh"
 
+// How a granule is read from global memory; the tuning tries the others of vec16.cuh.
+#ifndef WF_LOAD16
+#define WF_LOAD16 wf::load16
+#endif
+
 namespace wf {
 
 enum Format { kGray = 0, kPlanar = 1, kPacked3 = 3, kPacked4 = 4 };
@@ -80,7 +85,7 @@ WF_DEVICE void load_words(const u8* p, bool aligned, u32 (&w)[N]) {
   if (aligned) {
     WF_UNROLL
     for (int i = 0; i < N / 4; ++i) {
-      const vec16 v = load16(p + 16 * i);
+      const vec16 v = WF_LOAD16(p + 16 * i);
       WF_UNROLL
       for (int k = 0; k < 4; ++k) w[4 * i + k] = v.w[k];
     }
