@@ -353,7 +353,7 @@ class Simt:
         name = plan.expressions(a.dtype.name)[0]
         lu, pivots = np.full_like(a, np.nan), np.full((batch, n), -9, np.int32)
         zero = np.full(batch, -9, np.int32)
-        runner = Runner.build(plan.SOURCE, plan.instantiations())
+        runner = Runner.build(plan.SOURCE, plan.instantiations()[0][1])
         report = runner.launch(
             name, batch, plan.THREADS, [a, lu, pivots, zero, n],
             shared_bytes=plan.shared_bytes(a.dtype.name, n, solve=False), schedules=2,
@@ -367,7 +367,7 @@ class Simt:
         from warpfront.dense import _lu_small_cuda as plan
 
         n = lu.shape[1]
-        runner = Runner.build(plan.SOURCE, plan.instantiations())
+        runner = Runner.build(plan.SOURCE, plan.instantiations()[0][1])
         report = runner.launch(
             plan.expressions(lu.dtype.name)[1], len(lu), plan.THREADS, [lu, pivots, zero, x, n, x.shape[1]],
             shared_bytes=plan.shared_bytes(lu.dtype.name, n, solve=True), schedules=2,
@@ -402,3 +402,15 @@ def test_small_kernel_refuses_what_is_not_finite():
     a = matrix(5, "float32", batch=2)
     a[1, 2, 3] = np.inf
     assert Simt.factor(a)[2].tolist() == [-1, -2]
+
+
+@pytest.mark.parametrize("arch", [80, 90, 100, 120])
+def test_small_kernels_build_without_spills(arch):
+    from warpfront.backend import nvrtc
+    from warpfront.dense import _lu_small_cuda as plan
+
+    for file, names, least in plan.instantiations():
+        assert arch >= least
+        built = nvrtc.compile(file, names, f"sm_{arch}", plan.OPTIONS)
+        assert set(built.resources) == set(names)
+        assert not any(found.spill_store_bytes for found in built.resources.values())

@@ -105,6 +105,15 @@ ROOMS: dict[str, Room] = {
         },
         kernels="warpfront.dense._transpose_cuda:instantiations",
     ),
+    "linalg": Room(
+        "linalg",
+        {
+            "oracle": ("tests/dense/test_linalg.py", "-m", "not cuda and not simt"),
+            "simt": ("tests/dense/test_linalg.py", "-m", "simt"),
+            "cuda": ("tests/dense/test_linalg.py", "-m", "cuda"),
+        },
+        kernels="warpfront.dense._lu_small_cuda:instantiations",
+    ),
 }
 
 

@@ -42,6 +42,6 @@ def shared_bytes(dtype: str, n: int, *, solve: bool) -> int:
     return entries * ITEM_BYTES[dtype]
 
 
-def instantiations() -> tuple[str, ...]:
-    """Return every name expression the plan can ask for."""
-    return tuple(name for dtype in CUDA_TYPES for name in expressions(dtype))
+def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
+    """Return all that can be launched: (file, expressions, least architecture)."""
+    return [(SOURCE, tuple(name for dtype in CUDA_TYPES for name in expressions(dtype)), 75)]
