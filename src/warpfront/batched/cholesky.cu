@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(32)
   constexpr bool kVecA = Vec && N * N % K::kChunk == 0, kVecB = Vec && N * R % K::kChunk == 0;
   constexpr int kAll = K::kSystems;
   __shared__ T matrix[kAll * S];
-  __shared__ T rhs[kAll * N * R];
+  __shared__ T rhs[R > 0 ? kAll * N * R : 1];
   __shared__ __align__(16) T line[kAll * 2 * K::kLine];
   __shared__ int codes[kAll];
   const i64 first = static_cast<i64>(blockIdx.x) * kAll;
@@ -190,6 +190,6 @@ __global__ void __launch_bounds__(32)
     return codes[s] == kOk && i % N <= i / N ? matrix[s * S + i / N * P + i % N] : T(0);
   });
   stream_out<T, kAll * N * R, kVecB>(solution + first * (N * R), present * N * R,
-                                     [&](int e) { return codes[e / (N * R)] == kOk ? rhs[e] : T(0); });
+                                     [&](int e) { return codes[e / (N * (R > 0 ? R : 1))] == kOk ? rhs[e] : T(0); });
   if (lane < present) status[first + lane] = codes[lane];
 }

@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(32)
   constexpr bool kVecA = Vec && N * N % K::kChunk == 0, kVecB = Vec && N * R % K::kChunk == 0;
   constexpr int kAll = K::kSystems;
   __shared__ T matrix[kAll * S];
-  __shared__ T rhs[kAll * N * R];
+  __shared__ T rhs[R > 0 ? kAll * N * R : 1];
   __shared__ __align__(16) T line[kAll * 2 * K::kLine];
   __shared__ T inverses[kAll];
   __shared__ int order[kAll * N], rows[kAll * N], codes[kAll];
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(32)
     return codes[s] != kOk ? T(0) : i % N >= i / N ? mul(x, inverses[s]) : x;
   });
   stream_out<T, kAll * N * R, kVecB>(solution + first * (N * R), present * N * R,
-                                     [&](int e) { return codes[e / (N * R)] == kOk ? rhs[e] : T(0); });
+                                     [&](int e) { return codes[e / (N * (R > 0 ? R : 1))] == kOk ? rhs[e] : T(0); });
   stream_out<int, kAll * N, false>(pivots + first * N, present * N,
                                    [&](int e) { return codes[e / N] == kOk ? rows[e] : -1; });
   if (lane < present) status[first + lane] = codes[lane];

@@ -55,7 +55,7 @@ struct small {
   static constexpr int kLine = (N + kChunk - 1) / kChunk * kChunk + kChunk;
   // Steps of a factorisation that run as a loop; the unrolled code shrinks from stage to stage.
   static constexpr int kStage = G < 8 ? G : 8, kStages = (N + kStage - 1) / kStage;
-  static constexpr int kPower = R > 4 ? 8 : R > 2 ? 4 : R;
+  static constexpr int kPower = R > 4 ? 8 : R > 2 ? 4 : R > 1 ? 2 : 1;
   static constexpr int kAcross = kPower < G ? kPower : G;
   static constexpr int kGroups = G / kAcross;
   static constexpr int kHeld = (N + kGroups - 1) / kGroups;
@@ -115,7 +115,7 @@ WF_DEVICE vec16 packed(const double (&x)[2]) {
 template <typename T, int Count, bool Vec, typename Put>
 WF_DEVICE void stream_in(const T* src, int count, Put put) {
   constexpr int V = Vec ? 16 / static_cast<int>(sizeof(T)) : 1;
-  constexpr int kEach = (Count + kWarp * V - 1) / (kWarp * V), kBatch = kEach < 8 ? kEach : 8;
+  constexpr int kEach = (Count + kWarp * V - 1) / (kWarp * V), kBatch = kEach == 0 ? 1 : kEach < 8 ? kEach : 8;
   const int lane = lane_id();
   WF_UNROLL_N(1)
   for (int first = 0; first < kEach; first += kBatch) {
