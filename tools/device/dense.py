@@ -1,0 +1,232 @@
+"""Prove and measure the dense room on a GPU. Run from the repository's root on a machine with a GPU:
+
+    PYTHONPATH=src python3 tools/device/dense.py --phase check --out "$OUT"   # others may use the GPU meanwhile
+    PYTHONPATH=src python3 tools/device/dense.py --phase time --out "$OUT"    # alone on the GPU
+
+check: the device tests and compute-sanitizer's four tools over the own kernels. time: records ``dense_gpu.json``
+(torch and CuPy beside; wall time with synchronisation, since a status is read back) and ``dense_mixed_gpu.json``.
+Each section may fail by itself; the exit code then is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from shutil import which
+from time import perf_counter
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "src"))
+
+from warpfront.bench.collect import collected, gpu_record, refused  # noqa: E402
+from warpfront.bench.record import Row, write  # noqa: E402
+
+TESTS = ("tests/dense/test_linalg.py", "tests/sparse/test_products.py")
+STARTED = perf_counter()
+
+
+def checks(out):
+    python = sys.executable
+    quiet = ["-W", "default", "-p", "no:cacheprovider"]
+    tests = [str(path) for path in TESTS if (ROOT / path).exists()]
+    commands = {"pytest": [python, "-m", "pytest", "-q", "-m", "cuda", *quiet, *tests]}
+    place = Path("/usr/local/cuda/bin/compute-sanitizer")
+    tool = which("compute-sanitizer") or (str(place) if place.is_file() else None)
+    for check in ("memcheck", "racecheck", "synccheck", "initcheck") if tool else ():
+        silent = ["--report-api-errors", "no"] if check == "memcheck" else []
+        command = [tool, "--tool", check, "--error-exitcode", "1", *silent, "--target-processes", "all"]
+        commands[check] = [*command, python, str(Path(__file__).resolve()), "--driver"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_IN_MEMORY": "1"}
+    running = {}
+    for name, command in commands.items():
+        log = (out / f"{name}.log").open("w")
+        running[name] = subprocess.Popen(
+            command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment
+        )
+    bad = []
+    for name, process in running.items():
+        try:
+            code = process.wait(max(1, 140 - (perf_counter() - STARTED)))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = "timeout"
+        lines = (out / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        print(f"{name:10s} exit {code}: {(lines or [''])[-1][:150]}", flush=True)
+        if code != 0:
+            bad.append(name)
+            print("\n".join("    " + line[:220] for line in lines[-25:]), flush=True)
+    if bad:
+        raise AssertionError(f"failed: {bad}")
+
+
+def driver():
+    """The own kernels on small inputs, checked; no library kernel beside them."""
+    import cupy
+
+    from warpfront.dense._device_lu import factor
+
+    for dtype in ("float32", "float64", "complex64", "complex128"):
+        for n in (1, 7, 33, 64):
+            a = np.random.default_rng(n).standard_normal((3, n, n)).astype(dtype)
+            b = np.random.default_rng(1).standard_normal((3, n, 2)).astype(dtype)
+            found = factor(cupy.asarray(a))
+            x = cupy.asnumpy(found.solve(cupy.asarray(b)))
+            assert np.abs(a @ x - b).max() < 1e5 * np.finfo(dtype).eps, (dtype, n)
+    print("driver: all right")
+
+
+def timed(contenders, samples):
+    """Wall seconds with synchronisation, the order reversed every round; a contender that fails says why."""
+    import cupy
+
+    sync = cupy.cuda.runtime.deviceSynchronize
+    taken, failed = {name: [] for name in contenders}, {}
+    for name, call in contenders.items():
+        try:
+            for _ in range(2):
+                call()
+            sync()
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"[:250]
+    for k in range(samples):
+        for name in contenders if k % 2 == 0 else reversed(contenders):
+            if name not in failed:
+                sync()
+                begin = perf_counter()
+                contenders[name]()
+                sync()
+                taken[name].append(perf_counter() - begin)
+    return {name: refused("failed", failed[name]) if name in failed
+            else collected(taken[name], clock="wall") for name in contenders}  # fmt: skip
+
+
+def show(row):
+    parts = []
+    for name, found in row.contenders.items():
+        parts.append(
+            f"{name} {1e3 * found.median:.3f} ms"
+            if found.median
+            else f"{name} {found.status}: {found.detail[:60]}"
+        )
+    print(f"{row.operation:12s} {row.case:34s} {row.dtype:10s} " + "  ".join(parts), flush=True)
+
+
+def main_figures(out, budget):
+    import cupy
+    import torch
+
+    import warpfront.dense as wf
+
+    rows = []
+    rng = np.random.default_rng(0)
+    jobs = [("inv", n, dt, 1) for n in (512, 2048, 8192) for dt in ("float32", "float64")]
+    jobs += [("slogdet", n, dt, 1) for n in (512, 2048) for dt in ("float32", "float64")]
+    jobs += [("solve", n, dt, 1) for n in (32, 512, 2048, 8192) for dt in ("float32", "float64")]
+    jobs += [("slogdet", 512, "float32", 1000), ("inv", 512, "float32", 1000), ("solve", 64, "float64", 4096)]
+    for operation, n, dtype, batch in jobs:
+        if perf_counter() - STARTED > budget:
+            print(f"out of time before {operation} {n} {dtype}", flush=True)
+            continue
+        shape = (n, n) if batch == 1 else (batch, n, n)
+        a = cupy.asarray(rng.standard_normal(shape, dtype=np.float32 if dtype == "float32" else np.float64))
+        b = cupy.ones((*shape[:-1],), dtype) if batch == 1 else cupy.ones((batch, n, 1), dtype)
+        ta, tb = torch.from_dlpack(a), torch.from_dlpack(b)
+        ours = {
+            "inv": lambda a=a: wf.inv(a),
+            "slogdet": lambda a=a: wf.slogdet(a),
+            "solve": lambda a=a, b=b: wf.solve(a, b),
+        }
+        theirs = {"inv": lambda ta=ta: torch.linalg.inv(ta), "slogdet": lambda ta=ta: torch.linalg.slogdet(ta),
+                  "solve": lambda ta=ta, tb=tb: torch.linalg.solve(ta, tb)}  # fmt: skip
+        other = {"inv": lambda a=a: cupy.linalg.inv(a), "slogdet": lambda a=a: cupy.linalg.slogdet(a),
+                 "solve": lambda a=a, b=b: cupy.linalg.solve(a, b)}  # fmt: skip
+        contenders = {"warpfront": ours[operation], "torch": theirs[operation], "cupy": other[operation]}
+        found = timed(contenders, 5 if n >= 8192 or batch > 100 else 11)
+        case = f"n={n}" if batch == 1 else f"{batch} x n={n}"
+        shapes = {"n": n, "batch": batch}
+        rows.append(Row(case, operation, shapes, dtype, "standard normal", 0, ["warpfront"], found))
+        show(rows[-1])
+        write(
+            gpu_record("dense_gpu", rows, {"clock": "wall"}, packages=("torch", "cupy-cuda13x")),
+            out / "dense_gpu.json",
+        )
+        del a, b, ta, tb
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def precisions(out, budget):
+    """Time and error of a solve by precision of the factorisation."""
+    import cupy
+
+    import warpfront.dense as wf
+
+    rows, rng = [], np.random.default_rng(0)
+    for n in (512, 2048, 8192, 16384):
+        if perf_counter() - STARTED > budget:
+            print(f"out of time before precision table n={n}", flush=True)
+            continue
+        a = cupy.asarray(rng.standard_normal((n, n))) + 2 * n**0.5 * cupy.eye(n)
+        truth = cupy.ones(n)
+        b = a @ truth
+        contenders = {"working": lambda a=a, b=b: wf.solve(a, b)}
+        for name in ("float32", "tf32", "float16"):
+            contenders[name] = lambda a=a, b=b, name=name: wf.solve(a, b, precision=name)
+        found = timed(contenders, 5 if n < 16384 else 3)
+        for name in contenders:
+            try:
+                outcome = wf.solve(a, b, precision=name, check="status")
+                error = float(abs(outcome.value - truth).max())
+                print(f"   n={n} {name:8s} forward {error:.1e} backward {outcome.backward_error:.1e} "
+                      f"steps {outcome.refinement_steps} {outcome.status.name}", flush=True)  # fmt: skip
+            except Exception as error:
+                print(f"   n={n} {name}: {type(error).__name__}: {error}"[:300], flush=True)
+        rows.append(
+            Row(f"n={n}", "solve", {"n": n}, "float64", "normal + 2 sqrt(n) I", 0, list(contenders), found)
+        )
+        show(rows[-1])
+        write(gpu_record("dense_mixed_gpu", rows, {"clock": "wall"}), out / "dense_mixed_gpu.json")
+        del a, b
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--phase", choices=("check", "time"), default="check")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
+    parser.add_argument("--driver", action="store_true")
+    options = parser.parse_args()
+    if options.driver:
+        driver()
+        return 0
+    options.out.mkdir(parents=True, exist_ok=True)
+    sections = {"checks": lambda: checks(options.out)}
+    if options.phase == "time":
+        sections = {
+            "figures": lambda: main_figures(options.out, 35),
+            "precisions": lambda: precisions(options.out, 50),
+        }
+        if (ROOT / "tools/device/products.py").exists():
+            from products import figures
+
+            sections["products"] = lambda: figures(options.out)
+    failed = []
+    for name, work in sections.items():
+        try:
+            work()
+        except Exception:
+            failed.append(name)
+            (options.out / f"{name}.traceback.txt").write_text(traceback.format_exc())
+            print(f"section {name} FAILED\n{traceback.format_exc()[-1500:]}", flush=True)
+        print(f"[{perf_counter() - STARTED:.0f} s] {name}", flush=True)
+    print(f"failed: {', '.join(failed) or 'nothing'}", flush=True)
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
