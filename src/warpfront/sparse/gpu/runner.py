@@ -96,6 +96,10 @@ class Runner:
             )
         self._prepared[key], self._steps[key] = prepared, steps
 
+    def sequence(self, key: str) -> Sequence[Step]:
+        """Return the steps of a named sequence."""
+        return self._steps[key]
+
     def defined(self, key: str) -> bool:
         """Whether a sequence has this name."""
         return key in self._prepared

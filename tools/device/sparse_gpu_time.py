@@ -1,0 +1,198 @@
+"""Times of the sparse solver on a GPU, beside cuDSS in the same process, and where a factorisation spends its time."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from time import perf_counter
+
+import numpy as np
+from sparse_gpu_cases import carried, errors, kkt, laplacian, ordering
+from sparse_gpu_cudss import Cudss, library
+
+REPEATS = 20
+
+
+def cases():
+    yield "lap2d_300", lambda: laplacian(300, 300), ("SPD", "S")
+    yield "lap3d_40", lambda: laplacian(40, 40, 40), ("SPD", "S")
+    for name in ("case1354_pegase_K1_it10",):
+        yield name, lambda name=name: carried(name), ("SPD",)
+    for name in (
+        "case14_ieee_K2_it10",
+        "case118_ieee_K2_it10",
+        "case1354_pegase_C2_it10",
+        "case1354_pegase_K2_it10",
+    ):
+        yield name, lambda name=name: carried(name), ("S",)
+    yield "kkt_3000_1000", lambda: kkt(3000, 1000), ("S",)
+    yield "lap3d_64", lambda: laplacian(64, 64, 64), ("SPD",)
+
+
+def walls(call, repeats):
+    """Wall times of a call that queues work and of the wait for it, as cuDSS is timed."""
+    import cupy
+
+    result = []
+    for _ in range(repeats):
+        cupy.cuda.runtime.deviceSynchronize()
+        begun = perf_counter()
+        call()
+        cupy.cuda.runtime.deviceSynchronize()
+        result.append(perf_counter() - begun)
+    return result
+
+
+def device_times(call, repeats):
+    """Times between events around a call, milliseconds."""
+    import cupy
+
+    result = []
+    for _ in range(repeats):
+        a, b = cupy.cuda.Event(), cupy.cuda.Event()
+        a.record()
+        call()
+        b.record()
+        b.synchronize()
+        result.append(cupy.cuda.get_elapsed_time(a, b))
+    return result
+
+
+def summary(samples):
+    return {
+        "min_ms": 1e3 * min(samples),
+        "median_ms": 1e3 * float(np.median(samples)),
+        "samples": len(samples),
+    }
+
+
+def ours(name, a, structure, refinements):
+    import cupy
+
+    from warpfront import DirectSolver
+
+    begun = perf_counter()
+    s = DirectSolver(
+        a, structure=structure, device="cuda", check="status", ir_n_steps=refinements, **ordering(name)
+    )
+    s.analyze()
+    analysis = perf_counter() - begun
+    values, b = cupy.asarray(a.data), cupy.asarray(a @ np.ones(a.shape[0]))
+    begun = perf_counter()
+    for _ in range(3):
+        s.refactorize(values)
+        x = s.solve(b)
+    cupy.cuda.runtime.deviceSynchronize()
+    first = perf_counter() - begun
+    box = [x]
+
+    def solve():
+        box[0] = s.solve(b)
+
+    facts = {
+        "analysis_s": analysis, "first_s": first, "refactor": summary(walls(lambda: s.refactorize(values), REPEATS)),
+        "solve": summary(walls(solve, REPEATS)), "refactor_device_ms": min(device_times(lambda: s.refactorize(values), 10)),
+        "solve_device_ms": min(device_times(solve, 10)),
+    }  # fmt: skip
+    norm, component = errors(a, box[0].get(), a @ np.ones(a.shape[0]))
+    steps, plan = s.report.solve.refinement_steps, s._factor.plan
+    facts |= {
+        "normwise": norm, "componentwise": component, "inertia": tuple(s.inertia), "pivots": tuple(s.pivot_stats),
+        "status": str(s.status), "gflop": s.report.analysis.flops / 1e9, "nnz_factor": s.report.analysis.nnz_factor,
+        "max_front": s.report.analysis.max_front, "launches": len(plan.launches), "levels": int(plan.level.max()) + 1,
+        "wide": int(plan.wide.sum()), "steps": steps, "bytes": s._factor.nbytes,
+    }  # fmt: skip
+    return s, facts
+
+
+def peer(lib, a, structure, refinements, deterministic):
+    import cupy
+
+    p = Cudss(lib, a, structure, deterministic=deterministic, refinements=refinements)
+    rhs = a @ np.ones(a.shape[0])
+    p.b[...] = cupy.asarray(rhs)
+    p.refactorize()
+    p.solve()
+    facts = {
+        "analysis_s": p.analysis_seconds, "refactor": summary([p.refactorize() for _ in range(REPEATS)]),
+        "solve": summary([p.solve() for _ in range(REPEATS)]),
+    }  # fmt: skip
+    norm, component = errors(a, p.x.get(), rhs)
+    p.close()
+    return facts | {"normwise": norm, "componentwise": component}
+
+
+def profile(s):
+    """Time added by each launch: graphs of growing prefixes of the sequence, one branch."""
+    import cupy
+
+    runner = s._factor.runner
+    steps = runner.sequence("factor from entries")
+    branches, runner.branches = runner.branches, 1
+    rows, before = [], 0.0
+    for k in range(1, len(steps) + 1):
+        key = f"prefix {k}"
+        runner.define(key, steps[:k])
+        runner.run(key)
+        now = min(device_times(lambda key=key: runner.run(key), 6))
+        step = steps[k - 1]
+        rows.append((step.kernel, step.threads, step.blocks, round(1e3 * (now - before), 1)))
+        before = now
+    runner.branches = branches
+    cupy.cuda.runtime.deviceSynchronize()
+    return rows
+
+
+def measure(out, cudss, limit):
+    begun, failed, record = perf_counter(), 0, {}
+    try:
+        lib = library(cudss)
+    except Exception as error:
+        lib = None
+        print("no cuDSS:", error, flush=True)
+    solvers = {}
+    for name, make, structures in cases():
+        if perf_counter() - begun > limit:
+            print("out of time before", name, flush=True)
+            break
+        a = make()
+        for structure in structures:
+            for refinements in (0, 2) if name.startswith("case") else (0,):
+                key = f"{name} {structure} ir{refinements}"
+                try:
+                    solvers[key], mine = ours(name, a, structure, refinements)
+                    entry = {"ours": mine}
+                    line = f"{key:34s} ours {mine['refactor']['min_ms']:.3f} / {mine['solve']['min_ms']:.3f}"
+                    line += f" (device {mine['refactor_device_ms']:.3f} / {mine['solve_device_ms']:.3f})"
+                    line += f" err {mine['normwise']:.0e} {mine['componentwise']:.0e}"
+                    if lib is not None:
+                        for deterministic in (
+                            (False, True) if refinements == 0 and name != "lap3d_64" else (False,)
+                        ):
+                            theirs = peer(lib, a, structure, refinements, deterministic)
+                            entry["cudss deterministic" if deterministic else "cudss"] = theirs
+                            mark = "det" if deterministic else "cudss"
+                            line += f" | {mark} {theirs['refactor']['min_ms']:.3f} / {theirs['solve']['min_ms']:.3f}"
+                            line += f" err {theirs['componentwise']:.0e}"
+                    record[key] = entry
+                    print(line, flush=True)
+                except Exception:
+                    failed += 1
+                    traceback.print_exc()
+                (out / "time.json").write_text(json.dumps(record, indent=1, default=str))
+    for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap2d_300 S ir0"):
+        if key not in solvers or perf_counter() - begun > limit:
+            continue
+        try:
+            rows = profile(solvers[key])
+            (out / f"profile {key}.json").write_text(json.dumps(rows))
+            total = {}
+            for kernel, threads, _, us in rows:
+                total[f"{kernel}/{threads}"] = total.get(f"{kernel}/{threads}", 0.0) + us
+            print(key, {k: round(v) for k, v in total.items()}, flush=True)
+            print("   ", " ".join(f"{k[:4]}{t}x{b}:{us}" for k, t, b, us in rows)[:1500], flush=True)
+        except Exception:
+            failed += 1
+            traceback.print_exc()
+    print(f"time took {perf_counter() - begun:.0f} s, {failed} failed")
+    return 1 if failed else 0
