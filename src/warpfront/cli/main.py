@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "solve": "warpfront.cli.solve:solve",
     "analyze": "warpfront.cli.analyze:analyze",
     "price": "warpfront.cli.price:price",
+    "edges": "warpfront.cli.edges:edges",
     "info": "warpfront.cli.info:info",
     "bench": "warpfront.cli.bench:bench",
     "verify": "warpfront.cli.verify:verify",
