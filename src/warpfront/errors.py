@@ -11,6 +11,7 @@ from enum import IntEnum
 
 __all__ = [
     "BatchFailedError",
+    "CompileError",
     "DeterminantRangeWarning",
     "FormatError",
     "IllConditionedWarning",
@@ -20,6 +21,7 @@ __all__ = [
     "NotFactorizedError",
     "NotPositiveDefiniteError",
     "NotSupportedError",
+    "OrderingFailedError",
     "PatternChangedError",
     "RefinementFailedError",
     "SingularMatrixError",
@@ -52,6 +54,24 @@ class FormatError(InvalidValueError):
 
 class NotSupportedError(WarpfrontError, NotImplementedError):
     """A known request this build cannot carry out; the message names the requirement."""
+
+
+class CompileError(WarpfrontError, RuntimeError):
+    """A kernel did not compile, or compiled with a warning.
+
+    Attributes
+    ----------
+    log : str
+        Everything the compiler said.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(f"{message}\n{log}" if log else message)
+        self.log = log
+
+
+class OrderingFailedError(WarpfrontError, RuntimeError):
+    """An external ordering package returned an error or something that is no permutation."""
 
 
 class NotAnalyzedError(WarpfrontError, RuntimeError):

@@ -1,19 +1,15 @@
 """The sparse benchmark on tiny systems, with the command line; peers that are absent are named."""
 
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
-from typer.testing import CliRunner
 
-from warpfront.bench import record
-from warpfront.cli.bench import bench as command
-from warpfront.cli.bench import load_benchmark
-from warpfront.errors import InvalidValueError, NotSupportedError
+from warpfront.bench import record, suites
+from warpfront.bench.suites import sparse_cpu, sparse_peers
+from warpfront.bench.suites import sparse_inputs as inputs
+from warpfront.cli.main import main
 
-ROOT = Path(__file__).resolve().parents[2]
 CASES = """
 [[sparse]]
 name = "grid"
@@ -40,13 +36,10 @@ structure = "S"
 
 @pytest.fixture
 def benchmark(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    found = load_benchmark("sparse_cpu")
-    inputs = sys.modules["benchmarks.inputs"]
     cases = tmp_path / "cases.toml"
     cases.write_text(CASES)
-    monkeypatch.setattr(found, "read_cases", lambda: inputs.read_cases(cases))
-    return found
+    monkeypatch.setattr(suites, "CASES", cases)
+    return sparse_cpu
 
 
 @pytest.fixture
@@ -58,25 +51,21 @@ def few_peers(monkeypatch, benchmark):
 
 
 def test_laplacian_has_the_known_eigenvalues(benchmark):
-    inputs = sys.modules["benchmarks.inputs"]
     found = np.linalg.eigvalsh(inputs.laplacian([5, 4]).toarray())
     line = [2 - 2 * np.cos(np.arange(1, n + 1) * np.pi / (n + 1)) for n in (5, 4)]
     assert np.allclose(found, np.sort(np.add.outer(*line).ravel()), atol=1e-12)
 
 
 def test_saddle_point_system_has_the_inertia_it_claims(benchmark):
-    inputs = sys.modules["benchmarks.inputs"]
-    problem = inputs.build(benchmark.read_cases()["saddle"], None)
+    problem = inputs.build(suites.read_cases("sparse")["saddle"], None)
     values = np.linalg.eigvalsh(problem.matrix.toarray())
     assert problem.inertia == ((values > 0).sum(), (values < 0).sum(), 0) == (30, 10, 0)
 
 
 def test_listed_rows_are_known_kinds_and_unique():
-    load_benchmark("sparse_cpu")
-    inputs = sys.modules["benchmarks.inputs"]
-    cases = inputs.read_cases()
+    cases = suites.read_cases("sparse")
     assert {"lap2d_300", "lap3d_40", "case1354_K2_it20", "kkt_30000_10000"} <= set(cases)
-    text = inputs.CASES.read_text()
+    text = suites.CASES.read_text()
     assert len(cases) == text.count("[[sparse]]")
     assert {entry["kind"] for entry in cases.values()} == {"laplacian", "kkt", "file"}
     assert [name for name, entry in cases.items() if entry.get("large")] == ["lap2d_1000", "lap3d_64"]
@@ -104,10 +93,9 @@ def test_rows_hold_ours_the_peers_and_who_is_absent(few_peers):
 
 
 def test_a_wrong_peer_is_marked_and_a_broken_one_named(monkeypatch, benchmark):
-    module = sys.modules["benchmarks.contenders"]
 
     def liar(problem):
-        return module.Contender(problem, "zeros", lambda: None, lambda: np.zeros(20), lambda: None)
+        return sparse_peers.Contender(problem, "zeros", lambda: None, lambda: np.zeros(20), lambda: None)
 
     def broken(problem):
         raise ImportError("no library")
@@ -134,38 +122,39 @@ def test_backward_errors_agree_with_dense_arithmetic(benchmark):
     assert benchmark.backward_errors(matrix, np.full(30, np.nan), b) == (np.inf, np.inf)
 
 
-def test_command_writes_a_record_and_shows_ratios(few_peers, tmp_path):
+def test_command_writes_a_record_and_shows_ratios(few_peers, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
     output = tmp_path / "r.json"
-    done = CliRunner().invoke(
-        command,
-        ["sparse-cpu", "--rows", "grid", "--rounds", "2", "-o", str(output)],
-        env={"COLUMNS": "200"},
-        catch_exceptions=False,
-    )
-    assert done.exit_code == 0, done.output
+    assert main(["bench", "sparse-cpu", "--rows", "grid", "--rounds", "2", "-o", str(output)]) == 0
     written = record.read(output)
     assert written.options["rounds"] == 2
     assert written.name == "sparse_cpu"
-    assert "grid" in done.stdout
-    assert "(superlu)" in done.stdout
-    assert "absent" in done.stdout
+    shown = capsys.readouterr()
+    for text in ("grid", "(superlu)", "absent", "backward error"):
+        assert text in shown.out
+    assert "grid: solve" in shown.err
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--rows", "nothing"], "no row 'nothing'"),
-        (["--rows", "file"], "--data"),
-        (["-o", "record.txt"], ".json"),
+        (["sparse-cpu", "--rows", "nothing"], "no row 'nothing'"),
+        (["sparse-cpu", "--rows", "file"], "--data"),
+        (["sparse-cpu", "-o", "record.txt"], ".json"),
+        (["no-such"], "no benchmark 'no-such'; there are ceilings_cpu, sparse_cpu"),
+        (["sparse-cpu", "--rows", "grid", "--against", "no-such-revision"], "git knows no revision"),
     ],
 )
-def test_command_refuses_what_it_cannot_do(benchmark, words, text):
-    with pytest.raises(InvalidValueError, match=text):
-        CliRunner().invoke(command, ["sparse-cpu", *words], catch_exceptions=False)
+def test_command_refuses_what_it_cannot_do(benchmark, words, text, capsys):
+    assert main(["bench", *words]) == 2
+    assert text in capsys.readouterr().err
 
 
-def test_without_the_repository_the_command_says_so(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("warpfront.cli.bench.__file__", str(tmp_path / "a" / "b" / "c" / "bench.py"))
-    with pytest.raises(NotSupportedError, match="clone"):
-        load_benchmark("sparse_cpu")
+def test_benchmarks_and_rows_are_listed(benchmark, capsys):
+    assert main(["bench"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} >= {
+        "sparse-cpu",
+        "ceilings-cpu",
+    }
+    assert main(["bench", "sparse-cpu", "--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["grid", "saddle (large)", "file"]

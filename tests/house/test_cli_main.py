@@ -39,6 +39,8 @@ def raising(error):
         (errors.NonFiniteError("entry 5", 5), 3, "entry 5"),
         (errors.RefinementFailedError("backward error 1e-3", 1e-3), 3, "backward error 1e-3"),
         (errors.NotSupportedError("needs a GPU"), 4, "needs a GPU"),
+        (errors.CompileError("k.cu did not compile", "line 3: error"), 4, "k.cu did not compile line 3: error"),
+        (errors.OrderingFailedError("METIS failed: out of memory"), 4, "METIS failed: out of memory"),
         (
             errors.NotAnalyzedError("order"),
             1,

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
-from warpfront.errors import InvalidValueError, NotSupportedError, WarpfrontError
+from warpfront.errors import CompileError, InvalidValueError, NotSupportedError
 
 if TYPE_CHECKING:
     from warpfront.backend.cache import Cache
@@ -31,20 +31,6 @@ __all__ = [
 ]
 
 COMPILERS = ("nvrtc", "nvcc")
-
-
-class CompileError(WarpfrontError, RuntimeError):
-    """A kernel did not compile, or compiled with a warning.
-
-    Attributes
-    ----------
-    log : str
-        Everything the compiler said.
-    """
-
-    def __init__(self, message: str, log: str = "") -> None:
-        super().__init__(f"{message}\n{log}" if log else message)
-        self.log = log
 
 
 @dataclass(frozen=True)

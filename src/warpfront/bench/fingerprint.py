@@ -34,6 +34,12 @@ COMPARED = (
     "blas",
     "environment",
     "threads",
+    "gpu.board.model",
+    "gpu.board.driver",
+    "gpu.board.power_limit_w",
+    "gpu.board.sm_clock_max_mhz",
+    "gpu.board.mig_mode",
+    "gpu.packages",
 )
 
 

@@ -1,4 +1,4 @@
-"""``warpfront bench``: measure ours beside the peers. The benchmarks themselves lie in the repository."""
+"""``warpfront bench``: measure ours beside the peers, or this source beside another revision of it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,11 @@ import typer
 
 __all__ = ["bench"]
 
-bench = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Measure beside the peers, in one process, every output verified.",
-)
 
-
-@bench.callback()
-def _group() -> None:
-    """Measure beside the peers, in one process, every output verified."""
-
-
-@bench.command("sparse-cpu")
-def sparse_cpu(
+def bench(
+    name: Annotated[
+        str | None, typer.Argument(help="Benchmark; without one they are listed.", show_default=False)
+    ] = None,
     rows: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,24 +32,46 @@ def sparse_cpu(
         Path | None, typer.Option("--output", "-o", help="Write the record, a .json.", show_default=False)
     ] = None,
     list_rows: Annotated[bool, typer.Option("--list", help="List the rows and exit.")] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REV",
+            help="Measure this source and a git revision of it in turn, and give the gate's verdict.",
+            show_default=False,
+        ),
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, max=99, help="Processes of each side of --against.")] = 3,
 ) -> None:
-    """Sparse solvers on the CPU: first factorisation, refactorisation, solve.
+    """Measure beside the peers, in one process, every output verified.
 
-    Needs a clone of the repository and, for the peers, the extra [bench]; a peer that is not there is named.
+    Peers are in the extra [bench]; one that is not installed is named. With --against the exit code is the gate's:
+    0 same or faster, 1 slow, 3 incomparable, 4 ambiguous.
     """
     from rich.console import Console
 
+    from warpfront.bench import suites
     from warpfront.errors import InvalidValueError
 
+    console, notes = Console(), Console(stderr=True)
+    if name is None:
+        for known, (text, _, _) in suites.SUITES.items():
+            console.print(f"{known.replace('_', '-'):16} {text}", highlight=False)
+        return
     if output is not None and output.suffix != ".json":
         raise InvalidValueError(f"--output is {str(output)!r}; a record is a .json file")
-    benchmark = load_benchmark("sparse_cpu")
-    console, notes = Console(), Console(stderr=True)
+    table, run = suites.find(name)
+    cases = suites.read_cases(table)
     if list_rows:
-        for name, entry in benchmark.read_cases().items():
-            console.print(f"{name}{' (large)' if entry.get('large') else ''}", highlight=False)
+        for case, entry in cases.items():
+            console.print(f"{case}{' (large)' if entry.get('large') else ''}", highlight=False)
         return
-    names = [name for text in rows or [] for name in text.replace(",", " ").split()]
+    names = _names(rows or [], list(cases))
+
+    def report(text: str) -> None:
+        notes.print(text, highlight=False, markup=False)
+
+    if against is not None:
+        raise typer.Exit(_against(name, against, names, rounds, budget, data, processes, output, report))
 
     def keep(record: Any) -> None:
         from warpfront.bench.record import write
@@ -66,35 +79,46 @@ def sparse_cpu(
         if output is not None:
             write(record, output)
 
-    def report(text: str) -> None:
-        notes.print(text, highlight=False, markup=False)
-
-    record = benchmark.run(names, data=data, rounds=rounds, budget=budget, report=report, keep=keep)
-    for table in tables(record):
-        console.print(table)
+    record = run(names, data=data, rounds=rounds, budget=budget, report=report, keep=keep)
+    for shown in tables(record):
+        console.print(shown)
 
 
-def load_benchmark(name: str) -> Any:
-    """Import a module of the repository's ``benchmarks`` folder.
+def _names(asked: list[str], known: list[str]) -> list[str]:
+    """Split lists at commas, but take a row whose own name has one as it stands."""
+    found: list[str] = []
+    for text in asked:
+        found += [text] if text in known else [part.strip() for part in text.split(",") if part.strip()]
+    return found
 
-    Raises
-    ------
-    NotSupportedError
-        The package is installed without its repository, and the current folder is not a clone either.
-    """
-    import sys
-    from importlib import import_module
 
-    from warpfront.errors import NotSupportedError
+def _against(
+    name: str,
+    revision: str,
+    names: list[str],
+    rounds: int,
+    budget: float,
+    data: Path | None,
+    processes: int,
+    output: Path | None,
+    report: Any,
+) -> int:
+    """Run both sides, show the verdict, write the two records beside each other; return the exit code."""
+    from warpfront.bench.against import against
+    from warpfront.bench.gate import gate
+    from warpfront.bench.record import write
+    from warpfront.cli.gate import show
 
-    for root in (Path(__file__).resolve().parents[3], Path.cwd()):
-        if (root / "benchmarks" / f"{name}.py").is_file() and (root / "pyproject.toml").is_file():
-            if str(root) not in sys.path:
-                sys.path.append(str(root))
-            return import_module(f"benchmarks.{name}")
-    raise NotSupportedError(
-        "the benchmarks are not part of the installed package: run this in a clone of the repository"
-    )
+    options = [word for row in names for word in ("--rows", row)]
+    options += ["--rounds", str(rounds), "--budget", str(budget)]
+    options += ["--data", str(data.resolve())] if data is not None else []
+    base, new = against(name, revision, options, processes=processes, report=report)
+    if output is not None:
+        write(base, output.with_name(f"{output.stem}_base.json"))
+        write(new, output)
+    outcome = gate(base, new)
+    show(outcome)
+    return outcome.exit_code
 
 
 def tables(record: Any) -> list[Any]:
@@ -112,14 +136,20 @@ def tables(record: Any) -> list[Any]:
             cells = [_time(row.contenders.get(name)) for name in names]
             table.add_row(row.case, *cells, *(_ratio(row, right) for right in (False, True)))
         found.append(table)
+    solves = [row for row in record.rows if row.operation == "solve" and _has_errors(row)]
+    if not solves:
+        return found
     accuracy = Table(title="accuracy of the solve: normwise, componentwise backward error; inertia")
-    solves = [row for row in record.rows if row.operation == "solve"]
     names = list(dict.fromkeys(name for row in solves for name in row.contenders))
     for column in ("case", *names):
         accuracy.add_column(column)
     for row in solves:
         accuracy.add_row(row.case, *(_accuracy(row.contenders.get(name)) for name in names))
     return [*found, accuracy]
+
+
+def _has_errors(row: Any) -> bool:
+    return any("normwise" in found.values for found in row.contenders.values())
 
 
 def _time(found: Any) -> str:

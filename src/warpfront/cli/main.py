@@ -5,8 +5,9 @@ A command module defines one function whose signature is the command's (annotate
 inside the function: ``warpfront --help`` imports every command module and must stay below one second.
 
 Exit codes: 0 done; 2 the input, a file or an option is wrong; 3 the numbers refused (singular, not positive
-definite, not finite, refinement failed); 4 a known request that this build cannot carry out; 1 a defect of
-ours.
+definite, not finite, refinement failed); 4 a known request that this build or machine cannot carry out (an ordering
+library or a compiler that fails among them); 1 a defect of ours. ``gate``, ``bench --against`` and ``verify``
+have codes of their own, which their help gives.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from warpfront.errors import InvalidValueError, NotSupportedError, NumericalError, PatternChangedError
+from warpfront.errors import (
+    CompileError,
+    InvalidValueError,
+    NotSupportedError,
+    NumericalError,
+    OrderingFailedError,
+    PatternChangedError,
+)
 
 __all__ = ["COMMANDS", "EXIT_CODES", "main"]
 
@@ -32,6 +40,8 @@ COMMANDS: dict[str, str] = {
     "edges": "warpfront.cli.edges:edges",
     "info": "warpfront.cli.info:info",
     "bench": "warpfront.cli.bench:bench",
+    "gate": "warpfront.cli.gate:gate",
+    "doctor": "warpfront.cli.doctor:doctor",
     "verify": "warpfront.cli.verify:verify",
     "explain": "warpfront.cli.explain:explain",
     "cache": "warpfront.cli.cache:app",
@@ -41,6 +51,8 @@ COMMANDS: dict[str, str] = {
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NumericalError, 3),
     (NotSupportedError, 4),
+    (CompileError, 4),
+    (OrderingFailedError, 4),
     (InvalidValueError, 2),
     (PatternChangedError, 2),
     (OSError, 2),

@@ -7,17 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from warpfront.errors import NotSupportedError, WarpfrontError
+from warpfront.errors import NotSupportedError, OrderingFailedError
 
 __all__ = ["OrderingFailedError", "level_set", "metis"]
 
 _LEAF_SIZE = 200
 _WIDEST_SEPARATOR = 0.25
 _THINNEST_SIDE = 0.1
-
-
-class OrderingFailedError(WarpfrontError, RuntimeError):
-    """An external ordering package returned an error or something that is no permutation."""
 
 
 def metis(

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from benchmarks.inputs import Problem
 from warpfront.bench.case import NotOffered
+from warpfront.bench.suites.sparse_inputs import Problem
 
 Step = Callable[[], Any]
 
@@ -71,6 +71,7 @@ class Contender:
 
 
 def warpfront(problem: Problem, **options: Any) -> Contender:
+    """Ours, with the parameters given."""
     from warpfront.sparse.solver import DirectSolver
 
     held = SimpleNamespace(solver=None)
@@ -88,17 +89,19 @@ def warpfront(problem: Problem, **options: Any) -> Contender:
         solve=lambda: held.solver.solve(problem.b),
         forget=forget,
         refactor=lambda: held.solver.refactorize(problem.matrix.data),
-        inertia=lambda: tuple(int(count) for count in held.solver.inertia),  # type: ignore[return-value]
+        inertia=lambda: tuple(int(count) for count in held.solver.inertia),  # type: ignore[arg-type, return-value]
         workspace_bytes=lambda: held.solver and int(held.solver.report.factor.peak_bytes),
         componentwise=not options,
     )
 
 
 def warpfront_unrefined(problem: Problem) -> Contender:
+    """Ours without refinement: the solve alone differs."""
     return warpfront(problem, ir_n_steps=0)
 
 
 def superlu(problem: Problem) -> Contender:
+    """SciPy's SuperLU: no refactorisation on a kept analysis."""
     from scipy.sparse.linalg import splu
 
     held = SimpleNamespace(factor=None)
@@ -117,6 +120,7 @@ def superlu(problem: Problem) -> Contender:
 
 
 def pardiso(problem: Problem) -> Contender:
+    """MKL PARDISO through pypardiso, told the structure."""
     import pypardiso
 
     kind = 2 if problem.structure == "SPD" else -2
@@ -146,6 +150,7 @@ def pardiso(problem: Problem) -> Contender:
 
 
 def feral(problem: Problem) -> Contender:
+    """feral, a Rust LDL^T."""
     import feral as library
 
     held = SimpleNamespace(solver=None, inertia=None)
@@ -175,6 +180,7 @@ def feral(problem: Problem) -> Contender:
 
 
 def rslab(problem: Problem) -> Contender:
+    """rslab, a Rust LDL^T."""
     import rslab as library
 
     from warpfront.backend import settings
@@ -203,6 +209,7 @@ def rslab(problem: Problem) -> Contender:
 
 
 def qdldl(problem: Problem) -> Contender:
+    """QDLDL: signs of D fixed, no pivoting."""
     import qdldl as library
 
     held = SimpleNamespace(solver=None)

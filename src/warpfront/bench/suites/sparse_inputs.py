@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ import numpy as np
 from scipy import sparse
 
 from warpfront.errors import InvalidValueError
-
-CASES = Path(__file__).with_name("cases.toml")
 
 
 @dataclass(frozen=True)
@@ -43,20 +40,6 @@ class Problem:
     inertia: tuple[int, int, int] | None
     distribution: str
     seed: int | None
-
-
-def read_cases(path: Path = CASES) -> dict[str, dict[str, Any]]:
-    """Return the listed sparse inputs by name, in their order."""
-    with path.open("rb") as stream:
-        return {entry["name"]: entry for entry in tomllib.load(stream)["sparse"]}
-
-
-def choose(names: list[str], cases: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the named inputs; without names, all that are not large."""
-    unknown = [name for name in names if name not in cases]
-    if unknown:
-        raise InvalidValueError(f"no row {unknown[0]!r}; allowed are {', '.join(cases)}")
-    return [cases[name] for name in names] if names else [c for c in cases.values() if not c.get("large")]
 
 
 def build(entry: dict[str, Any], data: Path | None) -> Problem:

@@ -8,7 +8,6 @@ contender tells an inertia and it is known, the right one; of ours refined, also
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contenders import OURS, PEERS, Contender, Make, installed
-from benchmarks.inputs import Problem, build, choose, read_cases
 from warpfront.bench.case import Case, Verdict
-from warpfront.bench.fingerprint import cpu_fingerprint
-from warpfront.bench.record import SCHEMA, Measurement, Record, Row, absent, measurement, stamp
+from warpfront.bench.collect import cpu_record
+from warpfront.bench.record import Measurement, Record, Row, absent, measurement
+from warpfront.bench.suites import choose, read_cases
+from warpfront.bench.suites.sparse_inputs import Problem, build
+from warpfront.bench.suites.sparse_peers import OURS, PEERS, Contender, Make, installed
 from warpfront.bench.timing import time_round_robin
 
 NAME = "sparse_cpu"
@@ -53,7 +53,7 @@ def run(
     keep : callable
         Given the record so far after every input.
     """
-    entries = choose(names, read_cases())
+    entries = choose(names, read_cases("sparse"))
     rows: list[Row] = []
     for entry in entries:
         report(f"{entry['name']}: making the matrix")
@@ -68,13 +68,7 @@ def run(
 
 
 def _record(rows: list[Row], options: dict[str, Any]) -> Record:
-    fingerprint = cpu_fingerprint(tuple(package for package, _ in PEERS.values()))
-    cpu = fingerprint["cpu"]
-    device = re.sub(
-        r"[^a-z0-9]+", "-", f"{cpu['model'] or 'cpu'} {cpu['cores'] or cpu['logical']} cores".lower()
-    )
-    compiled = {"numba": "njit(cache=True, nogil=True), host instruction set"}
-    return Record(SCHEMA, NAME, device.strip("-"), stamp(), options, compiled, fingerprint, list(rows))
+    return cpu_record(NAME, rows, options, packages=tuple(package for package, _ in PEERS.values()))
 
 
 def measure(problem: Problem, rounds: int, budget: float, report: Report = lambda text: None) -> list[Row]:
