@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from warpfront.backend import settings
 from warpfront.backend.cpu import run_threads
+from warpfront.graph._threads import share_out
 from warpfront.graph.graph import Graph
-from warpfront.graph.result import BfsLevel
+from warpfront.graph.result import Levels
 
 __all__ = ["Found", "Options", "search"]
 
@@ -28,6 +29,7 @@ CHUNK = 64
 LOG_ROWS = 4096
 _NEVER = np.iinfo(np.int64).max
 _CLOCK = int(getattr(time, "CLOCK_MONOTONIC", 1))
+_NOTHING = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -47,22 +49,22 @@ class Found:
 
     distances: Any
     parents: Any
-    levels: tuple[BfsLevel, ...]
+    levels: Levels
     reached: int
     reached_arcs: int
-    pulled: bool
     workers: int
-    seconds: float = float("nan")
+    seconds: float
+    depth: int
 
 
 @dataclass
 class _Search:
     graph: Graph
-    arrays: tuple[Any, ...]  # ptr, ind, dist, parent, queue, open
+    arrays: tuple[Any, ...]  # (ptr, ind, in_ptr, in_ind), key, queue, (open, front, after)
     state: NDArray[np.int64]
     rule: NDArray[np.float64]
     threads: int
-    levels: list[BfsLevel] = field(default_factory=list)
+    rows: list[NDArray[np.int64]] = field(default_factory=list)
 
 
 def search(graph: Graph, sources: NDArray[np.int64], options: Options, threads: int | None = None) -> Found:
@@ -71,51 +73,43 @@ def search(graph: Graph, sources: NDArray[np.int64], options: Options, threads: 
 
     count = settings.threads() if threads is None else threads
     n = graph.n
-    ptr, ind = graph.ptr.view(np.uint64), graph.ind.view(np.uint32)
-    dist, parent = np.full(n, -1, np.int32), np.full(n, -1, np.int32).view(np.uint32)
-    queue = np.empty(n, np.uint32)
     pull = graph.can_pull and options.direction != "push"
-    open_ = _open(graph).copy() if pull else np.empty(0, np.uint64)
+    views = _views(graph, pull)
+    key = np.full(n, kernels.ALL, np.uint64)
+    queue = np.zeros(n + kernels.AHEAD, np.uint32)
+    bits = (_NOTHING, _NOTHING, _NOTHING)
+    if pull:
+        open_ = _open(graph).copy()
+        bits = (open_, np.empty_like(open_), np.empty_like(open_))
     queue[: sources.size] = sources
-    dist[sources], parent[sources] = 0, sources
-    _close(open_, sources)
-    arcs = kernels.frontier_arcs(ptr, queue, 0, sources.size)
+    key[sources] = sources
+    arcs = kernels.frontier_arcs(views[0], queue, 0, sources.size)
     stop = n + 1 if options.max_depth is None else options.max_depth
-    state = np.array([0, 0, sources.size, arcs, graph.arcs - arcs, 0, stop], np.int64)
+    state = np.array([0, 0, sources.size, arcs, graph.arcs - arcs, 0, stop, 0], np.int64)
     alpha = 0.0 if not pull else -1.0 if options.direction == "pull" else options.alpha
-    rule = np.array([alpha, options.beta])
-    run = _Search(graph, (ptr, ind, dist, parent, queue, open_), state, rule, count)
+    run = _Search(graph, (views, key, queue, bits), state, np.array([alpha, options.beta]), count)
     _levels(run)
-    distances, parents = dist, parent.view(np.int32)
-    if graph.order is not None:
-        distances, parents = np.empty_like(distances), np.empty_like(parents)
-        kernels.restore(graph.order, dist, parent, distances, parents)
-    return Found(
-        distances,
-        parents.astype(graph.index_dtype, copy=False),
-        tuple(run.levels),
-        int(state[kernels.END]),
-        graph.arcs - int(state[kernels.OPEN_ARCS]),
-        any(level.direction == "pull" for level in run.levels),
+    distances, parents = np.empty(n, np.int32), np.empty(n, graph.index_dtype)
+    order = np.empty(0, np.int32) if graph.order is None else graph.order
+    pieces = 1 if n <= WIDE_ARCS else 8 * count
+    share_out(
         count,
+        pieces,
+        lambda k: kernels.split_keys(key, order, distances, parents, n * k // pieces, n * (k + 1) // pieces),
     )
+    levels = Levels(np.concatenate(run.rows) if len(run.rows) != 1 else run.rows[0])
+    reached, arcs = int(state[kernels.END]), graph.arcs - int(state[kernels.OPEN_ARCS])
+    return Found(distances, parents, levels, reached, arcs, count, float("nan"), levels.depth)
 
 
 def _levels(run: _Search) -> None:
     from warpfront.graph import _bfs_kernels as kernels
 
     wide = WIDE_ARCS if run.threads > 1 else _NEVER
-    log = np.empty((LOG_ROWS, 6), np.int64)
     while True:
-        first = int(run.state[kernels.LEVEL])
+        log = np.empty((LOG_ROWS, 9), np.int64)
         reason, rows = kernels.walk(*run.arrays, run.state, run.rule, wide, _CLOCK, log)
-        for k in range(rows):
-            frontier, arcs, found, examined, duplicates, nanoseconds = (int(x) for x in log[k])
-            run.levels.append(
-                BfsLevel(
-                    first + k, "push", frontier, arcs, found, examined, duplicates, 0, 0, nanoseconds * 1e-9
-                )
-            )
+        run.rows.append(log[:rows])
         if reason == kernels.DONE:
             return
         if reason == kernels.WIDE_PUSH:
@@ -128,67 +122,69 @@ def _push(run: _Search) -> None:
     """One wide level, pushed by all threads."""
     from warpfront.graph import _bfs_kernels as kernels
 
+    (ptr, ind, _, _), key, queue, _ = run.arrays
     begin, end, level = (int(run.state[k]) for k in (kernels.BEGIN, kernels.END, kernels.LEVEL))
-    started = time.perf_counter()
+    started = time.perf_counter_ns()
     shared = np.array([0, end], np.int64)
-    counts = np.zeros((run.threads, 8), np.int64)
+    counts = np.zeros((run.threads, 16), np.int64)
     chunk = max(1, min(CHUNK, (end - begin) // (8 * run.threads)))
 
     def part(k: int) -> None:
-        kernels.push_part(*run.arrays, (begin, end), level, chunk, shared, counts[k])
+        kernels.push_part(ptr, ind, key, queue, (begin, end), level, chunk, shared, counts[k])
 
     run_threads(run.threads, part)
-    _advance(run, "push", counts.sum(axis=0), started)
+    total = counts[:, :9].sum(axis=0)
+    arcs = kernels.frontier_arcs(ptr, queue, end, end + int(total[kernels.FOUND]))
+    _advance(run, total, arcs, False, started)
 
 
 def _pull(run: _Search) -> None:
     """Pulled levels, until the rule turns back to pushing; then the frontier goes into the queue."""
     from warpfront.graph import _bfs_kernels as kernels
 
-    ptr, _, dist, parent, queue, open_ = run.arrays
+    (ptr, _, in_ptr, in_ind), key, queue, (open_, front, after) = run.arrays
     state = run.state
-    in_ptr, in_ind = run.graph.in_ptr.view(np.uint64), run.graph.in_ind.view(np.uint32)
-    front, after = np.zeros(open_.size, np.uint64), np.empty(open_.size, np.uint64)
-    kernels.set_bits(front, queue, state[kernels.BEGIN], state[kernels.END])
+    kernels.start_pull(open_, front, queue, state)
     while True:
-        started = time.perf_counter()
+        started = time.perf_counter_ns()
         shared = np.zeros(2, np.int64)
-        counts = np.zeros((run.threads, 8), np.int64)
-        level = int(state[kernels.LEVEL])
-        bits = (open_, front, after)
+        counts = np.zeros((run.threads, 16), np.int64)
+        level, bits = int(state[kernels.LEVEL]), (open_, front, after)
 
         def part(k: int, bits: Any = bits, level: int = level, shared: Any = shared, counts: Any = counts) -> None:
-            kernels.pull_part(in_ptr, in_ind, ptr, dist, parent, bits, level, shared, counts[k])
+            kernels.pull_part(in_ptr, in_ind, ptr, key, bits, level, shared, counts[k])
 
-        run_threads(run.threads if open_.size > 256 else 1, part)
-        _advance(run, "pull", counts.sum(axis=0), started)
+        run_threads(run.threads, part)
+        total = counts[:, :9].sum(axis=0)
+        _advance(run, total, int(total[kernels.OUT]), True, started)
         front, after = after, front
-        empty = state[kernels.BEGIN] == state[kernels.END] or state[kernels.LEVEL] >= state[kernels.STOP]
-        if empty or not kernels.wants_pull(state, run.graph.n, run.rule):
-            if not empty:
-                kernels.unpack(front, queue, state[kernels.BEGIN])
+        more = state[kernels.BEGIN] < state[kernels.END] and state[kernels.LEVEL] < state[kernels.STOP]
+        if not more or not kernels.wants_pull(state, run.graph.n, run.rule):
+            if more:
+                kernels.unpack(front, queue, state)
+            state[kernels.PULLING] = 0
             return
 
 
-def _advance(run: _Search, direction: str, counts: NDArray[np.int64], started: float) -> None:
+def _advance(run: _Search, line: NDArray[np.int64], arcs: int, pulled: bool, started: int) -> None:
     """Move on by one level and write its line."""
     from warpfront.graph import _bfs_kernels as kernels
 
     state = run.state
-    found, arcs, examined, duplicates, tried, won = (int(x) for x in counts[:6])
-    seconds = time.perf_counter() - started
-    frontier, out = int(state[kernels.END] - state[kernels.BEGIN]), int(state[kernels.ARCS])
-    run.levels.append(
-        BfsLevel(
-            int(state[kernels.LEVEL]), direction, frontier, out, found, examined, duplicates, tried, won, seconds
-        )
-    )
-    state[kernels.LEVEL] += 1
-    state[kernels.BEGIN] = state[kernels.END]
-    state[kernels.END] += found
-    state[kernels.ARCS] = arcs
-    state[kernels.OPEN_ARCS] -= arcs
-    state[kernels.PULLING] = direction == "pull"
+    line[kernels.FRONTIER] = state[kernels.END] - state[kernels.BEGIN]
+    line[kernels.OUT] = state[kernels.ARCS]
+    line[kernels.PULLED] = pulled
+    line[kernels.TIME] = time.perf_counter_ns() - started
+    run.rows.append(line[None, :])
+    kernels.advance(state, int(line[kernels.FOUND]), arcs, int(pulled))
+
+
+def _views(graph: Graph, pull: bool) -> tuple[Any, ...]:
+    """Return the adjacency as unsigned numbers; without a pull the arrays by tail stand in for those by head."""
+    ptr, ind = graph.ptr.view(np.uint64), graph.ind.view(np.uint32)
+    if not pull:
+        return ptr, ind, ptr, ind
+    return ptr, ind, graph.in_ptr.view(np.uint64), graph.in_ind.view(np.uint32)
 
 
 def _open(graph: Graph) -> NDArray[np.uint64]:
@@ -201,8 +197,3 @@ def _open(graph: Graph) -> NDArray[np.uint64]:
         graph._kept["open"] = bits
     found: NDArray[np.uint64] = graph._kept["open"]
     return found
-
-
-def _close(open_: NDArray[np.uint64], sources: NDArray[np.int64]) -> None:
-    if open_.size:
-        np.bitwise_and.at(open_, sources >> 6, ~(np.uint64(1) << (sources & 63).astype(np.uint64)))

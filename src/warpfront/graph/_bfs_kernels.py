@@ -1,11 +1,12 @@
-"""CPU kernels of the breadth-first search: one level by one thread or by several, and many small levels in a row.
+"""CPU kernels of the breadth-first search: one level by one thread or by several, and many levels in a row.
 
-State shared by all of them: ``dist`` int32[n] and ``parent`` uint32[n], both all ones (-1) where unreached;
-``queue`` uint32[n], all reached vertices in order of discovery, a frontier being a window of it; ``open_``,
-a bitmap of the vertices that a pull may still find (unreached, with an arc into them); ``front`` and
-``after``, bitmaps of the frontier and of what comes after it. All ones is the largest uint32, so that taking the
-minimum of candidates for a parent needs no special case for the first: results do not depend on who comes
-first. Literature: S. Beamer, K. Asanović, D. Patterson, Direction-optimizing breadth-first search (SC 2012).
+A vertex's state is one word, its *key*: level in the high half, parent in the low one, all ones where
+unreached. A smaller key is a better answer (nearer, or as near with a smaller parent), so one comparison
+decides about an arc and the minimum is right whoever comes first. ``queue`` holds all vertices that were
+reached by pushing, in order of discovery; a frontier is a window of it. ``open_`` is the bitmap of vertices
+that a pull may still find (unreached, with an arc into them); ``front`` and ``after`` are those of a pulled
+frontier and of what comes after it. Literature: S. Beamer, K. Asanović, D. Patterson, Direction-optimizing
+breadth-first search (SC 2012).
 
 Indices are unsigned: Numba tests a signed index for being negative at every access.
 """
@@ -16,32 +17,27 @@ import numpy as np
 
 from warpfront.backend._intrinsics import atomic_add
 from warpfront.backend.jit import njit
-from warpfront.graph._bits_kernels import atomic_and, atomic_umin, nanoseconds, peek, trailing_zeros
+from warpfront.graph._bits_kernels import atomic_umin, nanoseconds, peek, prefetch, trailing_zeros
 
-__all__ = [
-    "clear_bits",
-    "frontier_arcs",
-    "open_vertices",
-    "pull_part",
-    "push_part",
-    "restore",
-    "set_bits",
-    "unpack",
-    "walk",
-    "wants_pull",
-]
+__all__ = ["frontier_arcs", "open_vertices", "pull_part", "push_part", "split_keys", "start_pull", "unpack", "walk"]
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 SIX = np.uint64(6)
 LOW6 = np.uint64(63)
-NONE = np.uint32(0xFFFFFFFF)
+HALF = np.uint64(32)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 # Words of `state`.
-LEVEL, BEGIN, END, ARCS, OPEN_ARCS, PULLING, STOP = range(7)
+LEVEL, BEGIN, END, ARCS, OPEN_ARCS, PULLING, STOP, CLOSED = range(8)
 # Why `walk` came back.
 DONE, WIDE_PUSH, WIDE_PULL, LOG_FULL = range(4)
+# Columns of `log`: what BfsLevel says, nanoseconds last.
+PULLED, FRONTIER, OUT, FOUND, EXAMINED, DUPLICATES, TRIED, WON, TIME = range(9)
 WORDS_PER_CHUNK = np.uint64(256)
 BUFFER = 1024
+# The queue is this much longer than there are vertices: the frontier is read ahead.
+AHEAD = 32
+FAR, NEAR = np.uint64(16), np.uint64(6)
 
 
 @njit(cache=True, nogil=True)
@@ -58,31 +54,29 @@ def open_vertices(in_ptr, open_):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def clear_bits(bits):  # type: ignore[no-untyped-def]
-    """Set all words to 0."""
-    for w in range(ZERO, np.uint64(bits.shape[0])):
-        bits[w] = ZERO
-
-
-@njit(cache=True, nogil=True)
-def set_bits(bits, queue, begin, end):  # type: ignore[no-untyped-def]
-    """Set the bits of a window of the queue."""
-    for q in range(np.uint64(begin), np.uint64(end)):
+def start_pull(open_, front, queue, state):  # type: ignore[no-untyped-def]
+    """Close what was pushed since the last pull, and set the frontier's bits."""
+    for q in range(np.uint64(state[CLOSED]), np.uint64(state[END])):
         v = np.uint64(queue[q])
-        bits[v >> SIX] |= ONE << (v & LOW6)
+        open_[v >> SIX] &= ~(ONE << (v & LOW6))
+    for w in range(ZERO, np.uint64(front.shape[0])):
+        front[w] = ZERO
+    for q in range(np.uint64(state[BEGIN]), np.uint64(state[END])):
+        v = np.uint64(queue[q])
+        front[v >> SIX] |= ONE << (v & LOW6)
 
 
 @njit(cache=True, nogil=True)
-def unpack(bits, queue, end):  # type: ignore[no-untyped-def]
-    """Append the vertices of a bitmap to the queue, ascending; return its new end."""
-    at = np.uint64(end)
+def unpack(bits, queue, state):  # type: ignore[no-untyped-def]
+    """Write the vertices of a pulled frontier to its window of the queue, ascending."""
+    at = np.uint64(state[BEGIN])
     for w in range(ZERO, np.uint64(bits.shape[0])):
         word = bits[w]
         while word != ZERO:
             queue[at] = np.uint32((w << SIX) | trailing_zeros(word))
             at += ONE
             word &= word - ONE
-    return np.int64(at)
+    state[CLOSED] = state[END]
 
 
 @njit(cache=True, nogil=True)
@@ -90,89 +84,88 @@ def frontier_arcs(ptr, queue, begin, end):  # type: ignore[no-untyped-def]
     """Return the number of arcs out of a window of the queue."""
     arcs = ZERO
     for q in range(np.uint64(begin), np.uint64(end)):
+        prefetch(ptr, np.uint64(queue[q + FAR]))
         u = np.uint64(queue[q])
         arcs += ptr[u + ONE] - ptr[u]
     return np.int64(arcs)
 
 
 @njit(cache=True, nogil=True)
-def restore(order, dist, parent, dist_out, parent_out):  # type: ignore[no-untyped-def]
-    """Go back from the inner numbering to the caller's."""
-    for k in range(ZERO, np.uint64(order.shape[0])):
-        v = np.uint64(order[k])
-        dist_out[v] = dist[k]
-        p = parent[k]
-        parent_out[v] = np.int64(-1) if p == NONE else np.int64(order[np.uint64(p)])
+def split_keys(key, order, dist, parent, first, last):  # type: ignore[no-untyped-def]
+    """Write distances and parents of keys ``first`` to ``last``; ``order``: the caller's numbers, empty if the same."""
+    mapped = order.shape[0] > 0
+    for k in range(np.uint64(first), np.uint64(last)):
+        word = key[k]
+        v = np.uint64(order[k]) if mapped else k
+        p = np.int64(np.int32(word & np.uint64(0xFFFFFFFF)))
+        dist[v] = np.int32(np.int64(word) >> 32)
+        parent[v] = np.int64(order[np.uint64(p)]) if mapped and p >= 0 else p
 
 
 @njit(cache=True, nogil=True)
-def push_serial(ptr, ind, dist, parent, queue, open_, begin, end, level):  # type: ignore[no-untyped-def]
-    """Push one level; return the queue's new end, the arcs out of what was found, and the duplicates."""
-    tail = np.uint64(end)
-    arcs = ZERO
-    duplicates = 0
-    following = np.int32(level + 1)
-    track = open_.shape[0] > 0
-    for q in range(np.uint64(begin), np.uint64(end)):
-        u = queue[q]
-        for k in range(ptr[u], ptr[np.uint64(u) + ONE]):
-            v = ind[k]
-            d = dist[v]
-            if d == -1:
-                dist[v] = following
-                parent[v] = u
-                queue[tail] = v
-                tail += ONE
-                arcs += ptr[np.uint64(v) + ONE] - ptr[v]
-                if track:
-                    open_[np.uint64(v) >> SIX] &= ~(ONE << (np.uint64(v) & LOW6))
-            elif d == following:
-                duplicates += 1
-                if u < parent[v]:
-                    parent[v] = u
-    return np.int64(tail), np.int64(arcs), duplicates
+def push_serial(ptr, ind, key, queue, state, thin):  # type: ignore[no-untyped-def]
+    """Push one level; return the queue's new end.
+
+    ``thin``: the graph has few arcs a vertex. Whether an arc finds something is then anybody's guess, and
+    doing without the branch is faster; with many arcs most find nothing, and the branch is guessed right.
+    """
+    tail = np.uint64(state[END])
+    following = np.uint64(state[LEVEL] + 1) << HALF
+    for q in range(np.uint64(state[BEGIN]), np.uint64(state[END])):
+        prefetch(ptr, np.uint64(queue[q + FAR]))
+        prefetch(ind, ptr[np.uint64(queue[q + NEAR])])
+        u = np.uint64(queue[q])
+        mine = following | u
+        if thin:
+            for k in range(ptr[u], ptr[u + ONE]):
+                v = np.uint64(ind[k])
+                old = key[v]
+                key[v] = min(old, mine)
+                queue[tail] = np.uint32(v)
+                tail += np.uint64(old == ALL)
+        else:
+            for k in range(ptr[u], ptr[u + ONE]):
+                v = np.uint64(ind[k])
+                old = key[v]
+                if old > mine:
+                    key[v] = mine
+                    queue[tail] = np.uint32(v)
+                    tail += np.uint64(old == ALL)
+    return np.int64(tail)
 
 
 @njit(cache=True, nogil=True)
-def push_part(ptr, ind, dist, parent, queue, open_, window, level, chunk, shared, counts):  # type: ignore[no-untyped-def]
+def push_part(ptr, ind, key, queue, window, level, chunk, shared, counts):  # type: ignore[no-untyped-def]
     """Push one level beside other threads, chunks of the frontier taken from a common counter.
 
     ``window``: begin and end of the frontier. ``shared``: int64[2], the next chunk and the queue's end.
-    ``counts``: int64[6] of this thread: found, arcs out of them, examined, duplicates, atomics tried, won.
+    ``counts``: this thread's line of the log.
     """
     found = np.empty(BUFFER, np.uint32)
     held = 0
     begin, end = np.uint64(window[0]), np.uint64(window[1])
-    following = np.int32(level + 1)
-    track = open_.shape[0] > 0
+    following = np.uint64(level + 1) << HALF
     while True:
         low = begin + np.uint64(atomic_add(shared, 0, chunk))
         if low >= end:
             break
         for q in range(low, min(end, low + np.uint64(chunk))):
-            u = queue[q]
-            first, last = ptr[u], ptr[np.uint64(u) + ONE]
-            counts[2] += np.int64(last - first)
+            prefetch(ptr, np.uint64(queue[q + FAR]))
+            u = np.uint64(queue[q])
+            mine = following | u
+            first, last = ptr[u], ptr[u + ONE]
+            counts[EXAMINED] += np.int64(last - first)
             for k in range(first, last):
                 v = np.uint64(ind[k])
-                p = peek(parent, v)
-                if p <= u:
-                    if peek(dist, v) == following:
-                        counts[3] += 1
+                old = peek(key, v)
+                if old <= mine:
+                    counts[DUPLICATES] += np.int64(old >= following)
                     continue
-                if p != NONE:
-                    d = peek(dist, v)
-                    if d != -1 and d != following:
-                        continue
-                counts[4] += 1
-                if atomic_umin(parent, v, u) != NONE:
-                    counts[3] += 1
+                counts[TRIED] += 1
+                if atomic_umin(key, v, mine) != ALL:
+                    counts[DUPLICATES] += 1
                     continue
-                counts[5] += 1
-                dist[v] = following
-                counts[1] += np.int64(ptr[v + ONE] - ptr[v])
-                if track:
-                    atomic_and(open_, v >> SIX, ~(ONE << (v & LOW6)))
+                counts[WON] += 1
                 found[held] = np.uint32(v)
                 held += 1
                 if held == BUFFER:
@@ -183,16 +176,19 @@ def push_part(ptr, ind, dist, parent, queue, open_, window, level, chunk, shared
     at = np.uint64(atomic_add(shared, 1, held))
     for i in range(held):
         queue[at + np.uint64(i)] = found[i]
-    counts[0] = counts[5]
+    counts[FOUND] = counts[WON]
 
 
 @njit(cache=True, nogil=True)
-def pull_words(in_ptr, in_ind, ptr, dist, parent, bits, window, level, counts):  # type: ignore[no-untyped-def]
-    """Pull for the words ``window`` of the bitmaps ``bits`` = (open, front, after); add to ``counts`` (as `push_part`)."""
+def pull_words(in_ptr, in_ind, ptr, key, bits, first_word, last_word, level, counts):  # type: ignore[no-untyped-def]
+    """Pull for some words of the bitmaps ``bits`` = (open, front, after); add to ``counts``, a line of the log.
+
+    ``counts[OUT]`` receives the arcs out of what was found.
+    """
     open_, front, after = bits
-    following = np.int32(level + 1)
+    following = np.uint64(level + 1) << HALF
     examined, found, arcs = ZERO, ZERO, ZERO
-    for w in range(window[0], window[1]):
+    for w in range(first_word, last_word):
         rest = open_[w]
         hit = ZERO
         while rest != ZERO:
@@ -203,32 +199,31 @@ def pull_words(in_ptr, in_ind, ptr, dist, parent, bits, window, level, counts): 
             k = first
             while k < last:
                 u = np.uint64(in_ind[k])
+                k += ONE
                 if (front[u >> SIX] >> (u & LOW6)) & ONE:
-                    dist[v] = following
-                    parent[v] = np.uint32(u)
+                    key[v] = following | u
                     hit |= bit
                     found += ONE
                     arcs += ptr[v + ONE] - ptr[v]
-                    k += ONE
                     break
-                k += ONE
             examined += k - first
         after[w] = hit
         open_[w] &= ~hit
-    counts[0] += np.int64(found)
-    counts[1] += np.int64(arcs)
-    counts[2] += np.int64(examined)
+    counts[FOUND] += np.int64(found)
+    counts[OUT] += np.int64(arcs)
+    counts[EXAMINED] += np.int64(examined)
 
 
 @njit(cache=True, nogil=True)
-def pull_part(in_ptr, in_ind, ptr, dist, parent, bits, level, shared, counts):  # type: ignore[no-untyped-def]
+def pull_part(in_ptr, in_ind, ptr, key, bits, level, shared, counts):  # type: ignore[no-untyped-def]
     """Pull one level beside other threads, chunks of words taken from a common counter (``shared[0]``)."""
     words = np.uint64(bits[0].shape[0])
     while True:
         low = np.uint64(atomic_add(shared, 0, np.int64(WORDS_PER_CHUNK)))
         if low >= words:
             break
-        pull_words(in_ptr, in_ind, ptr, dist, parent, bits, (low, min(words, low + WORDS_PER_CHUNK)), level, counts)
+        high = min(words, low + WORDS_PER_CHUNK)
+        pull_words(in_ptr, in_ind, ptr, key, bits, low, high, level, counts)
 
 
 @njit(cache=True, nogil=True)
@@ -244,41 +239,68 @@ def wants_pull(state, n, rule):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def walk(ptr, ind, dist, parent, queue, open_, state, rule, wide, clock, log):  # type: ignore[no-untyped-def]
-    """Push level after level until the frontier is empty, the depth limit is reached, a level should be
-    pulled, or it has more than ``wide`` arcs.
+def advance(state, found, arcs, pulled):  # type: ignore[no-untyped-def]
+    """Move the state on by one level."""
+    state[LEVEL] += 1
+    state[BEGIN] = state[END]
+    state[END] += found
+    state[ARCS] = arcs
+    state[OPEN_ARCS] -= arcs
+    state[PULLING] = pulled
 
-    ``state``: level, begin and end of the frontier's window, its arcs, arcs out of unreached vertices, whether
-    the last level was pulled, level to stop at. ``clock``: the system's number of its steady clock.
-    ``log``: int64[rows, 6], by level: frontier, its arcs, found, examined, duplicates, nanoseconds. Returns
-    the reason and the rows written.
+
+@njit(cache=True, nogil=True)
+def walk(graph, key, queue, bits, state, rule, wide, clock, log):  # type: ignore[no-untyped-def]
+    """Take level after level until the frontier is empty, the depth limit is reached, or there is work for threads.
+
+    ``graph``: ptr, ind, in_ptr, in_ind, of uint64 and uint32. ``bits``: open, front, after; empty if pulling is off.
+    ``state``: see above. ``wide``: a level of more arcs, or a pull of a graph of more, is left to the caller.
+    ``clock``: the system's number of its steady clock. Returns the reason and the rows written.
     """
-    n = dist.shape[0]
+    ptr, ind, in_ptr, in_ind = graph
+    open_, front, after = bits
+    n = key.shape[0]
+    thin = ind.shape[0] < 6 * n
     row = 0
     before = nanoseconds(clock)
     while state[BEGIN] < state[END] and state[LEVEL] < state[STOP]:
-        if wants_pull(state, n, rule):
+        pulls = wants_pull(state, n, rule)
+        if pulls and ind.shape[0] > wide:
+            if state[PULLING]:
+                unpack(front, queue, state)
             return WIDE_PULL, row
-        if state[ARCS] > wide:
+        if state[PULLING] and not pulls:
+            unpack(front, queue, state)
+            state[PULLING] = 0
+        if not pulls and state[ARCS] > wide:
             return WIDE_PUSH, row
         if row == log.shape[0]:
+            if state[PULLING]:
+                unpack(front, queue, state)
+                state[PULLING] = 0
             return LOG_FULL, row
-        begin, end = state[BEGIN], state[END]
-        new_end, arcs, duplicates = push_serial(
-            ptr, ind, dist, parent, queue, open_, begin, end, state[LEVEL]
-        )
-        log[row, 0] = end - begin
-        log[row, 1] = state[ARCS]
-        log[row, 2] = new_end - end
-        log[row, 3] = state[ARCS]
-        log[row, 4] = duplicates
+        line = log[row]
+        for c in range(TIME):
+            line[c] = 0
+        line[FRONTIER] = state[END] - state[BEGIN]
+        out = state[ARCS]
+        if pulls:
+            if not state[PULLING]:
+                start_pull(open_, front, queue, state)
+            pull_words(
+                in_ptr, in_ind, ptr, key, (open_, front, after), ZERO, np.uint64(open_.shape[0]), state[LEVEL], line
+            )
+            front, after = after, front
+            advance(state, line[FOUND], line[OUT], 1)
+        else:
+            new_end = push_serial(ptr, ind, key, queue, state, thin)
+            line[FOUND] = new_end - state[END]
+            line[EXAMINED] = out
+            advance(state, line[FOUND], frontier_arcs(ptr, queue, state[END], new_end), 0)
+        line[PULLED] = pulls
+        line[OUT] = out
         now = nanoseconds(clock)
-        log[row, 5] = now - before
+        line[TIME] = now - before
         before = now
         row += 1
-        state[LEVEL] += 1
-        state[BEGIN], state[END] = end, new_end
-        state[ARCS] = arcs
-        state[OPEN_ARCS] -= arcs
-        state[PULLING] = 0
     return DONE, row

@@ -1,4 +1,4 @@
-"""Intrinsics of the room's CPU kernels: atomic minimum and and, reads beside writers, bit scan, clock."""
+"""Intrinsics of the room's CPU kernels: atomic minimum, reads beside writers, bit scan, prefetch, clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["atomic_and", "atomic_umin", "nanoseconds", "peek", "trailing_zeros"]
+__all__ = ["atomic_umin", "nanoseconds", "peek", "prefetch", "trailing_zeros"]
 
 
 def _word(context, builder, array_type, array, index):
@@ -17,35 +17,39 @@ def _word(context, builder, array_type, array, index):
 
 @intrinsic
 def atomic_umin(typingctx, array, index, value):
-    """Lower one uint32 word to ``value`` if that is smaller; return the old word."""
+    """Lower one uint64 word to ``value`` if that is smaller; return the old word."""
 
     def codegen(context, builder, signature, args):
         word = _word(context, builder, signature.args[0], args[0], args[1])
         return builder.atomic_rmw("umin", word, args[2], "monotonic")
-
-    return types.uint32(array, types.uint64, types.uint32), codegen
-
-
-@intrinsic
-def atomic_and(typingctx, array, index, value):
-    """And one uint64 word with ``value``; return the old word."""
-
-    def codegen(context, builder, signature, args):
-        word = _word(context, builder, signature.args[0], args[0], args[1])
-        return builder.atomic_rmw("and", word, args[2], "monotonic")
 
     return types.uint64(array, types.uint64, types.uint64), codegen
 
 
 @intrinsic
 def peek(typingctx, array, index):
-    """Read one 32-bit word that another thread may be writing: the old or the new value, never a mixture."""
+    """Read one uint64 word that another thread may be writing: the old or the new value, never a mixture."""
 
     def codegen(context, builder, signature, args):
         word = _word(context, builder, signature.args[0], args[0], args[1])
-        return builder.load_atomic(word, "monotonic", 4)
+        return builder.load_atomic(word, "monotonic", 8)
 
-    return array.dtype(array, types.uint64), codegen
+    return types.uint64(array, types.uint64), codegen
+
+
+@intrinsic
+def prefetch(typingctx, array, index):
+    """Ask for the cache line of one item; reads nothing, so the index may be out of range."""
+
+    def codegen(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        word = builder.bitcast(_word(context, builder, signature.args[0], args[0], args[1]), byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [word, *(ir.Constant(number, k) for k in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.none(array, types.uint64), codegen
 
 
 @intrinsic

@@ -39,21 +39,27 @@ class BfsProblem:
 
 @dispatch.requires(
     cc_min=(7, 5),
-    shared_bytes=lambda p: plans.block_bytes(p.n, p.arcs),
+    shared_bytes=lambda p: plans.block_bytes(p.n, p.arcs) + 1024,
     when=lambda p: plans.why_not_block(p.n, p.arcs, p.direction, p.trace),
 )
 def _block(graph: Graph, sources: NDArray[np.int64], options: Options, variant: str) -> Found:
-    return plans.search(graph, sources, options, "block")
+    return _on_gpu(graph, sources, options, "block")
 
 
 @dispatch.requires(cc_min=(7, 5), shared_bytes=24 * 1024, cooperative=True)
 def _persistent(graph: Graph, sources: NDArray[np.int64], options: Options, variant: str) -> Found:
-    return plans.search(graph, sources, options, "persistent")
+    return _on_gpu(graph, sources, options, "persistent")
 
 
 @dispatch.requires(cc_min=(7, 5), shared_bytes=24 * 1024)
 def _levels(graph: Graph, sources: NDArray[np.int64], options: Options, variant: str) -> Found:
-    return plans.search(graph, sources, options, "direction" if variant == "auto" else variant)
+    return _on_gpu(graph, sources, options, "direction" if variant == "auto" else variant)
+
+
+def _on_gpu(graph: Graph, sources: NDArray[np.int64], options: Options, variant: str) -> Found:
+    from warpfront.graph import _bfs_device
+
+    return _bfs_device.search(graph, sources, options, variant)
 
 
 @dispatch.requires(device="cpu")
@@ -264,7 +270,7 @@ def _record(
     times: tuple[float, float],
 ) -> BfsRecord:
     path = choice.path.name
-    if found.pulled:
+    if found.levels.pulled:
         pull = "used"
     elif options.direction == "push":
         pull = 'off: direction="push" was asked for'
@@ -291,7 +297,7 @@ def _record(
         max_depth=options.max_depth,
         order="natural" if graph.order is None else "degree",
         reached=found.reached,
-        depth=_depth(found),
+        depth=found.depth,
         edges=found.reached_arcs if graph.directed else (found.reached_arcs + 1) // 2,
         threads=found.workers,
         levels=found.levels,
@@ -299,7 +305,3 @@ def _record(
         jit_seconds=times[1],
     )
 
-
-def _depth(found: Found) -> int:
-    """Largest distance: a level that found something leads one further."""
-    return max((level.level + 1 for level in found.levels if level.found), default=0)

@@ -102,20 +102,21 @@ def _edges(kind: str, count: int, parameter: int, seed: int, device: str) -> tup
         from warpfront.graph import _device_graph
 
         return _device_graph.generate(kind, count, parameter, seed)
-    from warpfront.backend.cpu import run_threads
     from warpfront.backend.settings import threads
     from warpfront.graph import _generate_kernels as kernels
+    from warpfront.graph._threads import share_out
 
     tail, head = np.empty(count, np.int32), np.empty(count, np.int32)
     kernel = getattr(kernels, kind)
-    parts = threads() if count > 1 << 16 else 1
+    pieces = -(-count // (1 << 18))
     what = parameter if kind == "kronecker_edges" else np.uint64(parameter)
 
     def part(k: int) -> None:
-        low, high = count * k // parts, count * (k + 1) // parts
+        low, high = count * k // pieces, count * (k + 1) // pieces
         kernel(tail[low:high], head[low:high], np.uint64(low), what, np.uint64(seed))
 
-    run_threads(parts, part)
+    if pieces:
+        share_out(threads(), pieces, part)
     return tail, head
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, overload
 
-__all__ = ["BfsLevel", "BfsRecord", "BfsResult"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BfsLevel", "BfsRecord", "BfsResult", "Levels"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,51 @@ class BfsLevel:
     seconds: float
 
 
+class Levels(Sequence[BfsLevel]):
+    """The levels of a search, kept as one table: a road map has thousands of them.
+
+    Parameters
+    ----------
+    table : int64[levels, 9]
+        Pulled or not, then the fields of `BfsLevel` from ``frontier`` on, the time in nanoseconds (-1: not taken).
+    """
+
+    def __init__(self, table: NDArray[np.int64]) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.shape[0])
+
+    @overload
+    def __getitem__(self, index: int) -> BfsLevel: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[BfsLevel, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> BfsLevel | tuple[BfsLevel, ...]:
+        if isinstance(index, slice):
+            return tuple(self[k] for k in range(*index.indices(len(self))))
+        level = range(len(self))[index]
+        pulled, *counts, time = (int(x) for x in self.table[level])
+        return BfsLevel(
+            level, "pull" if pulled else "push", *counts, time * 1e-9 if time >= 0 else float("nan")
+        )
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} levels>"
+
+    @property
+    def pulled(self) -> bool:
+        """Whether any level was pulled."""
+        return bool(self.table[:, 0].any())
+
+    @property
+    def depth(self) -> int:
+        """Largest distance: a level that found something leads one further."""
+        found = np.flatnonzero(self.table[:, 3])
+        return int(found[-1]) + 1 if found.size else 0
+
+
 @dataclass(frozen=True)
 class BfsRecord:
     """How a search went.
@@ -72,7 +121,7 @@ class BfsRecord:
         Edges with a reached end, each undirected edge counted once: what TEPS divides by the time.
     threads : int
         CPU threads, or blocks of the GPU grid.
-    levels : tuple of BfsLevel
+    levels : sequence of BfsLevel
     seconds, jit_seconds : float
         The search; compilation inside it, apart.
     """
@@ -96,7 +145,7 @@ class BfsRecord:
     depth: int
     edges: int
     threads: int
-    levels: tuple[BfsLevel, ...]
+    levels: Levels
     seconds: float
     jit_seconds: float
 
@@ -107,7 +156,8 @@ class BfsRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain containers, ready for JSON."""
-        return {**asdict(self), "teps": self.teps}
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**found, "levels": [asdict(level) for level in self.levels], "teps": self.teps}
 
 
 @dataclass(frozen=True, eq=False)

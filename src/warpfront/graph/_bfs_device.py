@@ -1,0 +1,160 @@
+"""The GPU as the `Machine` of `_bfs_cuda.run`: arrays by CuPy, launches by `warpfront.backend.cuda`, times by events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.backend import capability, cuda
+from warpfront.graph import _bfs_cuda as plans
+from warpfront.graph._bfs_cpu import Found, Options
+from warpfront.graph.graph import Graph
+from warpfront.graph.result import Levels
+
+__all__ = ["Gpu", "search"]
+
+
+class Gpu:
+    """CuPy's current device and stream.
+
+    Parameters
+    ----------
+    blocks_per_sm : int, optional
+        Blocks of a cooperative launch on one multiprocessor, at most as many as fit.
+    """
+
+    def __init__(self, blocks_per_sm: int | None = None) -> None:
+        import cupy
+
+        self._cupy = cupy
+        self.device = int(cupy.cuda.runtime.getDevice())
+        self.stream = cupy.cuda.get_current_stream()
+        self._blocks_per_sm = blocks_per_sm
+        self._events: list[Any] = []
+
+    def launch(
+        self,
+        kernel: plans.Kernel,
+        blocks: int,
+        threads: int,
+        args: Sequence[Any],
+        *,
+        shared_bytes: int = 0,
+        cooperative: bool = False,
+    ) -> None:
+        """Queue a launch."""
+        loaded = cuda.load(kernel.source, kernel.expression, kernel.signature, self.device)
+        numbers = [0 if a is None else a.data.ptr if hasattr(a, "data") else a for a in args]
+        loaded.launch(self.stream.ptr, blocks, threads, numbers, shared_bytes, cooperative=cooperative)
+
+    def clear(self, words: Any, first: int, last: int) -> None:
+        """Queue setting part of an array to 0."""
+        size = words.dtype.itemsize
+        self._cupy.cuda.runtime.memsetAsync(words.data.ptr + first * size, 0, (last - first) * size, self.stream.ptr)
+
+    def read(self, words: Any, first: int, last: int) -> NDArray[np.uint64]:
+        """Wait, and return part of an array."""
+        found: NDArray[np.uint64] = self._cupy.asnumpy(words[first:last])
+        return found
+
+    def mark(self) -> None:
+        """Take the time."""
+        event = self._cupy.cuda.Event()
+        event.record(self.stream)
+        self._events.append(event)
+
+    def resident(self, kernel: plans.Kernel, threads: int) -> int:
+        """Return how many blocks the device holds at once."""
+        loaded = cuda.load(kernel.source, kernel.expression, kernel.signature, self.device)
+        fit = loaded.blocks_per_sm(threads)
+        return max(1, min(fit, self._blocks_per_sm or fit) * capability.probe(self.device).sm_count)
+
+    def seconds(self) -> NDArray[np.float64]:
+        """Return the times between marks, and forget them."""
+        events, self._events = self._events, []
+        events[-1].synchronize()
+        pairs = zip(events, events[1:], strict=False)
+        return np.array([self._cupy.cuda.get_elapsed_time(a, b) * 1e-3 for a, b in pairs])
+
+
+def search(
+    graph: Graph, sources: NDArray[np.int64], options: Options, variant: str, machine: Gpu | None = None
+) -> Found:
+    """Search a graph in device memory; results stay there. ``sources``: inner numbers, ascending, each once."""
+    import cupy
+
+    gpu = machine or Gpu()
+    spare: list[plans.State] = graph._kept.setdefault(("state", variant), [])
+    state = spare.pop() if spare else _state(graph, variant)
+    state = _for_options(graph, state, options, variant)
+    there = None if sources.size == 1 else cupy.asarray(sources)
+    dist, parent = state.dist, state.parent
+    if graph.order is None:
+        dist, parent = cupy.empty(graph.n, np.int32), cupy.empty(graph.n, np.int32)
+        state = replace(state, dist=dist, parent=parent)
+    outcome = plans.run(gpu, state, variant, options, sources, there)
+    if graph.order is not None:
+        outer = cupy.empty_like(dist), cupy.empty_like(parent)
+        threads = plans.THREADS["levels"]
+        args = (graph.order, dist, parent, *outer, graph.n)
+        gpu.launch(plans.kernel("bfs_restore", threads), -(-graph.n // threads), threads, args)
+        dist, parent = outer
+        gpu.mark()
+    times = gpu.seconds()
+    spare.append(state)
+    table = outcome.table
+    if variant == "persistent" and outcome.cycles:
+        table[:, 8] = table[:, 8] * (times[0] * 1e9 / outcome.cycles)
+    elif variant != "block" and len(table):
+        table[:, 8] = times[1 : 1 + len(table)] * 1e9
+    return Found(
+        dist,
+        parent if graph.index_dtype.itemsize == 4 else parent.astype(np.int64),
+        Levels(table),
+        outcome.reached,
+        outcome.reached_arcs,
+        outcome.blocks,
+        float(times.sum()),
+        outcome.depth,
+    )
+
+
+def _state(graph: Graph, variant: str) -> plans.State:
+    """Allocate the arrays of a variant's searches."""
+    import cupy
+
+    n, arcs = graph.n, graph.arcs
+    room = plans.capacity(n, arcs, plans.piece_of(variant))
+    words = -(-n // 32)
+    pull = graph.can_pull and variant not in plans.PUSH_ONLY
+    bits = cupy.zeros(4 * words if pull else 4, np.uint32)
+    into = (graph.in_ptr, graph.in_ind) if pull else (graph.ptr, graph.ind)
+    if pull:
+        bits[3 * words :] = plans.closed_bits(graph.in_ptr, cupy)
+    inner = (cupy.empty(n, np.int32), cupy.empty(n, np.int32)) if graph.order is not None else (None, None)
+    small = variant == "block"
+    queue = cupy.empty(4 if small or variant == "naive" else 8 * room, np.uint32)
+    packed = plans.pack_graph(graph.ptr, graph.ind, cupy) if small else None
+    return plans.State(graph.ptr, graph.ind, *into, *inner, queue, bits, None, n, arcs, packed)
+
+
+def _for_options(graph: Graph, state: plans.State, options: Options, variant: str) -> plans.State:
+    """Return the state with the parameters of a search on the device; kept from one search to the next."""
+    import cupy
+
+    key = ("control", variant, options)
+    if key not in graph._kept:
+        words = plans.control_words(
+            options,
+            graph.n,
+            graph.arcs,
+            can_pull=graph.can_pull and variant not in plans.PUSH_ONLY,
+            symmetric=not graph.directed,
+            piece=plans.piece_of(variant),
+        )
+        graph._kept[key] = cupy.asarray(words)
+    return replace(state, control=graph._kept[key])

@@ -1,0 +1,126 @@
+// Narrow levels: block 0 alone, the frontier in its shared memory. Included by bfs_persistent.cu, inside namespace wf.
+#pragma once
+
+// Where block 0 puts what it finds: a ring of shared memory, then the global queue.
+struct ring {
+  vec16* items;
+  u32 size;
+  u32* count;    // shared
+  vec16* out;
+  u64* tail;
+};
+
+// All lanes of a warp call.
+WF_DEVICE void put_narrow(const search& s, const ring& r, bool mine, const entry& e) {
+  mine = mine && e.degree > 0;
+  const u32 mask = __ballot_sync(kFullMask, mine);
+  if (mask == 0) return;
+  u32 at = 0;
+  if (lane_id() == 0) at = atomicAdd(r.count, static_cast<u32>(__popc(mask)));
+  at = __shfl_sync(kFullMask, at, 0) + static_cast<u32>(__popc(mask & ((1u << lane_id()) - 1)));
+  const vec16 item = item_of(e.first, static_cast<u32>(min_of<i64>(e.degree, s.piece)), e.v);
+  if (mine && at < r.size) r.items[at] = item;
+  if (mine && at >= r.size) store16(r.out + atomicAdd(r.tail, u64(1)), item);
+  const u32 many = __ballot_sync(kFullMask, mine && e.degree > static_cast<i64>(s.piece));
+  if (many != 0) put_further_pieces(r.out, r.tail, s.piece, many, e.first, e.degree, e.v);
+}
+
+// Counters of the level being pushed, by parity, in shared memory.
+struct narrow_counts {
+  u32 count[2], found[2], duplicates[2], tried[2];
+  unsigned long long out[2];
+  u32 more;
+};
+
+WF_DEVICE void clear_counts(narrow_counts& c, int side) {
+  c.count[side] = 0, c.found[side] = 0, c.duplicates[side] = 0, c.tried[side] = 0, c.out[side] = 0;
+}
+
+// All threads call: what a level's threads counted goes to the block's counters.
+template <bool Trace>
+WF_DEVICE void add_counts(narrow_counts& c, int side, const tally& t) {
+  const u32 found = warp_sum(t.found);
+  const u64 out = warp_sum(t.out);
+  if (lane_id() == 0 && found) atomicAdd(&c.found[side], found), atomicAdd(&c.out[side], out);
+  if (Trace) {
+    if (t.duplicates) atomicAdd(&c.duplicates[side], t.duplicates);
+    if (t.tried) atomicAdd(&c.tried[side], t.tried);
+  }
+}
+
+// The frontier goes from its ring to the global queue, behind what did not fit.
+template <int Threads>
+WF_DEVICE u64 leave_narrow(const search& s, block_memory<Threads>& m, int side, u32 items, u32 level) {
+  const u32 held = min_of(items, narrow_limits<Threads>::kRing);
+  const u64 at = peek(s.control + kSpill);
+  const vec16* const from = &m.stage[0][0] + side * narrow_limits<Threads>::kRing;
+  for (u32 k = threadIdx.x; k < held; k += Threads) store16(half_of(s, level) + at + k, from[k]);
+  return at + held;
+}
+
+// Levels from p.level on, until the frontier is empty, wide, to be pulled, or the last. Leaves it in the global queue
+// and what is to be published in m.plan: other blocks may still be reading this level's counters.
+template <int Threads, bool Trace>
+WF_DEVICE void narrow(const search& s, block_memory<Threads>& m, progress& p) {
+  typedef narrow_limits<Threads> limits;
+  constexpr u32 kWarps = block_memory<Threads>::kWarps;
+  __shared__ narrow_counts c;
+  vec16* const rings = &m.stage[0][0];
+  u32 items = static_cast<u32>(m.plan[kPlanItems]), level = p.level;
+  u64 frontier = peek(slot_of(s, level) + kFound), out = peek(slot_of(s, level) + kOut);
+  u64 reached = 0, reached_out = 0;
+  int side = 0;
+  for (u32 k = threadIdx.x; k < items; k += Threads) rings[k] = load16(half_of(s, level) + k);
+  if (threadIdx.x < 2) clear_counts(c, static_cast<int>(threadIdx.x));
+  __syncthreads();
+  for (;;) {
+    tally t = no_tally();
+    const ring r = {rings + (side ^ 1) * limits::kRing, limits::kRing, &c.count[side], half_of(s, level + 1),
+                    s.control + kSpill};
+    const u32 each = (items + kWarps - 1) / kWarps;
+    const u32 at = threadIdx.x / kWarp * each + lane_id();
+    vec16 item = {{0, 0, 0, 0}};
+    if (static_cast<u32>(lane_id()) < each && at < items) item = rings[side * limits::kRing + at];
+    push_batch<Trace>(s, item, level + 1, t, [&](bool found, u32 v) {
+      entry e = {0, 0, v};
+      if (found) e = close_vertex(s, v, t);
+      put_narrow(s, r, found, e);
+    });
+    add_counts<Trace>(c, side, t);
+    __syncthreads();
+    items = c.count[side];
+    const u64 grown = c.found[side], grown_out = c.out[side];
+    if (threadIdx.x == 0) {
+      p.open -= grown_out;
+      const u64 won = c.tried[side] ? grown : 0;
+      const u64 next[kSlotWords] = {0, grown, grown_out, 0, 0, c.duplicates[side], c.tried[side], won};
+      const long long now = clock64();
+      log_level(s, level, false, frontier, out, next, static_cast<u64>(now - p.clock));
+      p.clock = now;
+      clear_counts(c, side ^ 1);
+      c.more = grown != 0 && items <= limits::kItems && grown_out <= limits::kOut && level + 1 < s.control[kStop] &&
+               peek(s.control + kSpill) == 0 && !wants_pull(s, false, grown, grown_out, p.open);
+    }
+    __syncthreads();
+    frontier = grown, out = grown_out, side ^= 1, ++level;
+    if (!c.more) break;
+    reached += grown, reached_out += grown_out;
+  }
+  const u64 total = leave_narrow<Threads>(s, m, side, items, level);
+  if (threadIdx.x == 0) {
+    m.plan[kPlanItems] = total, m.plan[kPlanLevel] = level, m.plan[kPlanFound] = frontier, m.plan[kPlanOut] = out;
+    s.control[kReached] += reached, s.control[kReachedArcs] += reached_out, s.control[kDepth] = level - 1;
+  }
+}
+
+// Thread 0 of block 0, when every block has read the old counters. `decide` will subtract and count the frontier.
+template <int Threads>
+WF_DEVICE void publish(const search& s, block_memory<Threads>& m, const progress& p) {
+  const u32 level = static_cast<u32>(m.plan[kPlanLevel]);
+  for (u32 a = 0; a < 3; ++a)
+    for (int k = 0; k < kSlotWords; ++k) poke(slot_of(s, a) + k, 0);
+  u64* const now = slot_of(s, level);
+  poke(now + kItems, m.plan[kPlanItems]), poke(now + kFound, m.plan[kPlanFound]), poke(now + kOut, m.plan[kPlanOut]);
+  poke(s.control + kSpill, 0);
+  poke(s.control + kLevel, level), poke(s.control + kOpen, p.open + m.plan[kPlanOut]);
+}
