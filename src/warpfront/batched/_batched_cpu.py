@@ -80,7 +80,6 @@ def cholesky_columns(w, n, numbers, pivot, status):
             subtract(w, left + LANES, LANES, w, left, w, d + row, row, i - j)
 
 
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def sweep_down(w, x, n, nrhs, unit):
     """Solve with the lower triangle, its diagonal taken as 1 if ``unit``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,10 @@ def checked_numbers(dtype: str, shift: float, rtol: float | None, atol: float) -
     kind = np.dtype(dtype)
     chosen = 64 * float(np.finfo(kind).eps) if rtol is None else rtol
     for name, value in (("diagonal_shift", shift), ("symmetry_rtol", chosen), ("symmetry_atol", atol)):
-        try:
-            with np.errstate(over="ignore"):
-                fine = bool(np.isfinite(kind.type(value)))
-        except (TypeError, ValueError):
-            raise InvalidValueError(f"{name} must be a number, got {value!r}") from None
+        if not isinstance(value, Real):
+            raise InvalidValueError(f"{name} must be a number, got {value!r}")
+        with np.errstate(over="ignore"):
+            fine = bool(np.isfinite(kind.type(value)))
         if not fine:
             raise InvalidValueError(f"{name} must be finite in {dtype}, got {value!r}")
         if value < 0 and name != "diagonal_shift":
@@ -80,7 +80,9 @@ def run(
     """
     on_device = arrays.is_device_array(a)
     if on_device != arrays.is_device_array(b):
-        raise InvalidValueError("a and b must lie in the same memory: one is in host, the other in device memory")
+        raise InvalidValueError(
+            "a and b must lie in the same memory: one is in host, the other in device memory"
+        )
     if on_device:
         return _on_device(method, variant, a, b, out, (shift, rtol, atol))
     left, right = _host(a, "a"), _host(b, "b")
@@ -197,8 +199,9 @@ def _solve_on_cpu(
     """Share out blocks of interleaved systems to threads; the bits do not depend on how."""
     from warpfront.backend.cpu import run_threads
     from warpfront.batched import _batched_cpu as kernels
+    from warpfront.batched._lanes_kernels import LANES
 
-    lanes = int(kernels.LANES)
+    lanes = int(LANES)
     blocks = -(-p.batch // lanes)
     work = p.batch * p.n * p.n * (p.n + 2 * p.nrhs)
     threads = max(1, min(settings.threads(), blocks, work // _THREAD_FLOPS))
@@ -330,7 +333,9 @@ def _device_outputs(p: BatchedProblem, like: arrays.DeviceView, out: Any) -> tup
             raise InvalidValueError(f"out: {name} must be a device array of the inputs' library")
         view = arrays.view(array)
         if view.device != like.device:
-            raise InvalidValueError(f"out: {name} is on device {view.device}, the inputs on device {like.device}")
+            raise InvalidValueError(
+                f"out: {name} is on device {view.device}, the inputs on device {like.device}"
+            )
         operand = _device(view, name)
         _check_output(operand, *_shapes(p)[name])
         result.append(_Operand(name, array, operand.address, operand.nbytes, operand.shape, operand.dtype))

@@ -1,9 +1,9 @@
 """The room's mathematics, plainly: what every kernel has to compute, bit for bit, and what SciPy says.
 
-`cholesky_serial` and `lu_serial` are the serial recurrences in the element type of the input: scalar loops
-over rows, columns and pivots, carried out for every system of the batch at once (one NumPy array element
-per system, so nothing is reordered). Each product and each sum is rounded by itself. `solve_exactly` is
-SciPy's float64 answer, which shares no code with them.
+`cholesky_serial` and `lu_serial` are the serial recurrences in the element type of the input: loops over pivots,
+rows and the k of every inner product; a NumPy statement covers all systems and elements that are independent,
+so nothing is reordered, and each product and each sum is rounded by itself. `solve_exactly` is SciPy's
+float64 answer, which shares no code with them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cholesky_serial(
     status : int32[batch]
     """
     kind = a.dtype.type
-    batch, n, _ = a.shape
+    n = a.shape[1]
     with np.errstate(all="ignore"):
         largest = np.abs(a).max(axis=(1, 2), initial=0)
         apart = np.abs(a - np.swapaxes(a, 1, 2)).max(axis=(1, 2), initial=0)
@@ -48,17 +48,16 @@ def cholesky_serial(
         status[_non_finite(a) | _non_finite(b)] = NON_FINITE_INPUT
         low = np.zeros_like(a)
         for j in range(n):
-            for i in range(j, n):
-                value = a[:, i, j] + kind(shift) if i == j else a[:, i, j]
-                for k in range(j):
-                    value = value - low[:, i, k] * low[:, j, k]
-                if i == j:
-                    bad = ~((value > 0) & np.isfinite(value))
-                    code = np.where(np.isfinite(value), j + 1, NON_FINITE_INTERMEDIATE)
-                    status = np.where((status == 0) & bad, code, status).astype(np.int32)
-                    low[:, j, j] = np.sqrt(np.where(bad, kind(1), value))
-                else:
-                    low[:, i, j] = value / low[:, j, j]
+            column = a[:, j:, j].copy()
+            column[:, 0] = column[:, 0] + kind(shift)
+            for k in range(j):
+                column = column - low[:, j:, k] * low[:, j, k, None]
+            value = column[:, 0]
+            bad = ~((value > 0) & np.isfinite(value))
+            code = np.where(np.isfinite(value), j + 1, NON_FINITE_INTERMEDIATE)
+            status = np.where((status == 0) & bad, code, status).astype(np.int32)
+            low[:, j, j] = np.sqrt(np.where(bad, kind(1), value))
+            low[:, j + 1 :, j] = column[:, 1:] / low[:, j, j, None]
         x = b.copy()
         for i in range(n):
             for k in range(i):
@@ -123,8 +122,7 @@ def lu_serial(a: Array, b: Array) -> tuple[Array, Array, Array, Array]:
             pivot = np.where(best == 0, a.dtype.type(1), work[:, k, k])
             for i in range(k + 1, n):
                 work[:, i, k] = work[:, i, k] / pivot
-                for j in range(k + 1, n):
-                    work[:, i, j] = work[:, i, j] - work[:, i, k] * work[:, k, j]
+                work[:, i, k + 1 :] = work[:, i, k + 1 :] - work[:, i, k, None] * work[:, k, k + 1 :]
         for i in range(n):
             for k in range(i):
                 x[:, i] = x[:, i] - work[:, i, k, None] * x[:, k]
@@ -149,4 +147,5 @@ def solve_exactly(a: Array, b: Array) -> Array:
 
 
 def _non_finite(a: Array) -> NDArray[np.bool_]:
-    return ~np.isfinite(a).all(axis=tuple(range(1, a.ndim)))
+    bad: NDArray[np.bool_] = ~np.isfinite(a.reshape(len(a), -1)).all(axis=1)
+    return bad

@@ -12,7 +12,7 @@ namespace wf {
 template <typename T>
 WF_DEVICE bool all_finite(const T* x, i64 count) {
   bool good = true;
-  for (i64 e = 0; e < count; ++e) good = good && finite(x[e]);
+  for (i64 e = 0; e < count; ++e) good = good && is_finite(x[e]);
   return good;
 }
 
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(128)
     for (int j = 0; j < n; ++j) f[i * n + j] = j > i ? T(0) : j == i ? add(in[i * n + j], shift) : in[i * n + j];
   for (int j = 0; code == kOk && j < n; ++j) {
     const T v = f[j * n + j];
-    if (!(v > T(0) && finite(v))) code = finite(v) ? j + 1 : kNonFiniteIntermediate;
+    if (!(v > T(0) && is_finite(v))) code = is_finite(v) ? j + 1 : kNonFiniteIntermediate;
     const T d = root(v > T(0) ? v : T(1));
     f[j * n + j] = d;
     for (int i = j + 1; i < n; ++i) f[i * n + j] = quotient(f[i * n + j], d);

@@ -35,16 +35,16 @@ WF_DEVICE int cholesky_input(T (&r)[K::kRows][K::kN], const T* a, const T* b, in
       r[m][c] = i < K::kN ? a[i * K::kP + c] : T(0);
       if (i >= K::kN || c > i) continue;
       const T mirror = a[c * K::kP + i];
-      bad = bad || !finite(r[m][c]) || !finite(mirror);
+      bad = bad || !is_finite(r[m][c]) || !is_finite(mirror);
       largest = max_of(largest, max_of(size_of(r[m][c]), size_of(mirror)));
       apart = max_of(apart, size_of(sub(r[m][c], mirror)));
     }
   }
   WF_UNROLL_N(4)
-  for (int e = g; e < K::kN * K::kR; e += K::kG) bad = bad || !finite(b[e]);
+  for (int e = g; e < K::kN * K::kR; e += K::kG) bad = bad || !is_finite(b[e]);
   largest = group_max<K::kG>(bad ? infinity_of(T(0)) : largest);
   apart = group_max<K::kG>(apart);
-  const int code = !finite(largest) ? kNonFiniteInput : apart <= add(atol, mul(rtol, largest)) ? kOk : kNotSymmetric;
+  const int code = !is_finite(largest) ? kNonFiniteInput : apart <= add(atol, mul(rtol, largest)) ? kOk : kNotSymmetric;
   WF_UNROLL
   for (int m = 0; m < K::kRows; ++m) {
     WF_UNROLL
@@ -95,8 +95,8 @@ WF_DEVICE int cholesky_factor(T (&r)[K::kRows][K::kN], T* a, T* lines, int g, in
   WF_UNROLL_N(1)
   for (int j = kFrom; j < kTo; ++j) {
     const T v = share<K::kG>(r[kOwner][0], j % K::kG);
-    const bool good = v > T(0) && finite(v);
-    if (code == kOk && !good) code = finite(v) ? j + 1 : kNonFiniteIntermediate;
+    const bool good = v > T(0) && is_finite(v);
+    if (code == kOk && !good) code = is_finite(v) ? j + 1 : kNonFiniteIntermediate;
     const T d = root(good ? v : T(1));
     T* const column = lines + j % 2 * K::kLine;
     T l[K::kRows];
@@ -140,7 +140,7 @@ WF_DEVICE bool cholesky_sweeps(const T* a, T* b, int g) {
     for (int m = 0; m < K::kHeld; ++m) {
       const int row = m * K::kGroups + s;
       if (row >= K::kN || c >= K::kR) continue;
-      good = good && finite(x[m]);
+      good = good && is_finite(x[m]);
       b[row * K::kR + c] = x[m];
     }
   }

@@ -31,14 +31,14 @@ WF_DEVICE int lu_input(T (&r)[K::kRows][K::kN], const T* a, const T* b, int g, T
     WF_UNROLL
     for (int c = 0; c < K::kN; ++c) {
       r[m][c] = i < K::kN ? a[i * K::kP + c] : T(0);
-      bad = bad || !finite(r[m][c]);
+      bad = bad || !is_finite(r[m][c]);
       largest = max_of(largest, size_of(r[m][c]));
     }
   }
   WF_UNROLL_N(4)
-  for (int e = g; e < K::kN * K::kR; e += K::kG) bad = bad || !finite(b[e]);
+  for (int e = g; e < K::kN * K::kR; e += K::kG) bad = bad || !is_finite(b[e]);
   largest = group_max<K::kG>(bad ? infinity_of(T(0)) : largest);
-  const int code = finite(largest) ? kOk : kNonFiniteInput;
+  const int code = is_finite(largest) ? kOk : kNonFiniteInput;
   power_scale(code == kOk ? largest : T(0), scale, inverse);
   WF_UNROLL
   for (int m = 0; m < K::kRows; ++m) {
@@ -168,7 +168,7 @@ WF_DEVICE bool lu_place(const T (&r)[K::kRows][K::kN], const int (&at)[K::kRows]
     WF_UNROLL
     for (int c = 0; c < K::kN; ++c) {
       if (at[m] + c >= K::kN) continue;
-      good = good && finite(mul(r[m][c], inverse));
+      good = good && is_finite(mul(r[m][c], inverse));
       a[at[m] * K::kP + at[m] + c] = r[m][c];
     }
   }
@@ -197,7 +197,7 @@ WF_DEVICE bool lu_sweeps(const T* a, T* b, const int* order, int g, T scale) {
       const int row = m * K::kGroups + s;
       if (row >= K::kN || c >= K::kR) continue;
       const T value = mul(x[m], scale);
-      good = good && finite(value);
+      good = good && is_finite(value);
       b[row * K::kR + c] = value;
     }
   }

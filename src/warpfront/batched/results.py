@@ -40,7 +40,9 @@ def _check(status: Any, method: str) -> None:
     named = "; ".join(f"system {k}: {describe_status(int(codes[k]), method)}" for k in failed[:_NAMED])
     more = f"; and {failed.size - _NAMED} more" if failed.size > _NAMED else ""
     raise BatchFailedError(
-        f"{failed.size} of {codes.size} systems failed: {named}{more}", failed.tolist(), codes[failed].tolist()
+        f"{failed.size} of {codes.size} systems failed: {named}{more}",
+        failed.tolist(),
+        codes[failed].tolist(),
     )
 
 

@@ -23,8 +23,8 @@ WF_DEVICE double quotient(double a, double b) { return __ddiv_rn(a, b); }
 WF_DEVICE double root(double a) { return __dsqrt_rn(a); }
 WF_DEVICE double size_of(double a) { return fabs(a); }
 
-WF_DEVICE bool finite(float a) { return fabsf(a) <= 3.402823466e+38f; }
-WF_DEVICE bool finite(double a) { return fabs(a) <= 1.7976931348623157e+308; }
+WF_DEVICE bool is_finite(float a) { return fabsf(a) <= 3.402823466e+38f; }
+WF_DEVICE bool is_finite(double a) { return fabs(a) <= 1.7976931348623157e+308; }
 WF_DEVICE float infinity_of(float) { return __int_as_float(0x7f800000); }
 WF_DEVICE double infinity_of(double) { return __longlong_as_double(0x7ff0000000000000ll); }
 
