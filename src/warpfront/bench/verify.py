@@ -105,6 +105,16 @@ ROOMS: dict[str, Room] = {
         },
         kernels="warpfront.dense._transpose_cuda:instantiations",
     ),
+    "edges": Room(
+        "edges",
+        {
+            "oracle": ("tests/image", "-m", "not cuda and not simt"),
+            "simt": ("tests/image", "-m", "simt"),
+            "cuda": ("tests/image", "-m", "cuda"),
+        },
+        kernels="warpfront.image._edges_cuda:instantiations",
+        subset="warpfront.image._edges_cuda:subset",
+    ),
     "linalg": Room(
         "linalg",
         {

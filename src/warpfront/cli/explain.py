@@ -12,6 +12,7 @@ __all__ = ["OPERATIONS", "explain"]
 # Operation -> function that takes (sizes, options) and returns the decisions, and what its sizes are.
 OPERATIONS: dict[str, tuple[str, str]] = {
     "transpose": ("_transpose", "M N [BATCH]"),
+    "edges": ("_edges", "HEIGHT WIDTH [BATCH]"),
 }
 
 
@@ -38,12 +39,13 @@ def explain(
         typer.echo(json.dumps([asdict(decision) for decision in decisions], indent=2))
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("", "path", "why", "what it does", box=None)
     for decision in decisions:
         mark = "[bold]runs[/bold]" if decision.taken else ""
-        table.add_row(mark, decision.path, decision.reason, decision.summary)
+        table.add_row(mark, decision.path, escape(decision.reason), escape(decision.summary))
     Console().print(table)
 
 
@@ -65,3 +67,13 @@ def _transpose(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
     return explain_transpose(
         sizes[0], sizes[1], batch=batch, dtype=kind, device=options["device"], path=options["path"]
     )
+
+
+def _edges(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
+    from warpfront.errors import InvalidValueError
+    from warpfront.image import explain_edges
+
+    if len(sizes) not in (2, 3):
+        raise InvalidValueError(f"edges takes its sizes as {OPERATIONS['edges'][1]}, got {len(sizes)}")
+    batch = sizes[2] if len(sizes) == 3 else 1
+    return explain_edges(sizes[0], sizes[1], batch=batch, device=options["device"], path=options["path"])

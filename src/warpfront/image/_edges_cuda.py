@@ -211,6 +211,12 @@ def _prepared(
     return cuda.load(SOURCE, made.expression, made.signature, device), made
 
 
+def load(operation: Operation, pixels: Pixels, device: int) -> cuda.Kernel:
+    """Compile or load the kernel of an operation and a format; nothing is launched."""
+    made = plan(operation, pixels, src_align=1, dst_align=1, dst_pitch=1, dst_stride=1)
+    return cuda.load(SOURCE, made.expression, made.signature, device)
+
+
 def launch(operation: Operation, pixels: Pixels, source: DeviceView, targets: tuple[DeviceView, ...]) -> None:
     """Queue one batch on the image's current stream."""
     batched = pixels.batched

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.image import _edges_cuda as plans
-from warpfront.image.layout import Pixels
+from warpfront.image.layout import Pixels, contiguous_pixels
 from warpfront.image.operation import Operation
 from warpfront.image.ring import Slot
 
@@ -65,6 +65,13 @@ class CudaEngine:
             self.stream_objects = [cupy.cuda.Stream(non_blocking=True) for _ in range(streams)]
             self._origin = cupy.cuda.Event()
             self._origin.record(self.stream_objects[0])
+
+    def warm(self, layout: str) -> None:
+        """Compile or load the kernels of gray images and of colour images in a layout."""
+        shapes: list[tuple[int, ...]] = [(2, 2)]
+        shapes += {"packed": [(2, 2, 3), (2, 2, 4)], "planar": [(3, 2, 2)]}.get(layout, [])
+        for shape in shapes:
+            plans.load(self._what, contiguous_pixels(shape, layout), self._ordinal)
 
     def allocate(self, slot: Slot, source_bytes: int, result_bytes: int) -> _Buffers:
         """Allocate past CuPy's pools, which would keep what is freed."""

@@ -7,7 +7,7 @@ from typing import Any
 from warpfront.backend import capability, dispatch
 from warpfront.errors import InvalidValueError
 from warpfront.image import run
-from warpfront.image.layout import pixels_of
+from warpfront.image.layout import contiguous_pixels
 from warpfront.image.operation import operation
 
 __all__ = ["edges", "explain_edges", "gaussian_blur", "gray", "sobel", "sobel_edges"]
@@ -203,13 +203,7 @@ def explain_edges(
         "planar": (batch, 3, height, width),
         "gray": (batch, height, width),
     }.get(layout, ())
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.insert(0, step)
-        step *= size
-    pixels = pixels_of(shape, tuple(strides), layout)
-    assert pixels is not None  # contiguous arrays always have a description
+    pixels = contiguous_pixels(shape, layout)
     what = operation("edges", sigma=sigma, taps=taps)
     problem = run.ImageProblem(what, pixels, "uint8", on_device)
     have = capability_ or (capability.probe(0) if capability.missing() is None else None)

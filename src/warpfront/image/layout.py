@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from warpfront.errors import InvalidValueError
 
-__all__ = ["LAYOUTS", "ORDERS", "Pixels", "pixels_of"]
+__all__ = ["LAYOUTS", "ORDERS", "Pixels", "contiguous_pixels", "pixels_of"]
 
 LAYOUTS = ("packed", "planar", "gray")
 ORDERS = ("rgb", "bgr")
@@ -127,6 +127,17 @@ def pixels_of(
         offsets=offsets,
         batched=n is not None,
     )
+
+
+def contiguous_pixels(shape: tuple[int, ...], layout: str, order: str = "rgb") -> Pixels:
+    """Return where the pixels of a C-ordered array of a shape lie; arguments and errors are those of `pixels_of`."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    pixels = pixels_of(shape, tuple(reversed(strides)), layout, order)
+    assert pixels is not None  # the pixels of a C-ordered row lie side by side
+    return pixels
 
 
 def _axes(shape: tuple[int, ...], layout: str) -> tuple[int, int, int | None, int | None]:

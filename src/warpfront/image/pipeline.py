@@ -17,7 +17,7 @@ from warpfront.backend import capability, dispatch
 from warpfront.errors import InvalidValueError, NotSupportedError
 from warpfront.image import run as running
 from warpfront.image import strips
-from warpfront.image.layout import Pixels, pixels_of
+from warpfront.image.layout import Pixels, contiguous_pixels, pixels_of
 from warpfront.image.operation import Operation, operation
 from warpfront.image.pipeline_record import Interval, PipelineRecord, StageTime, quantile
 from warpfront.image.ring import Ring, Slot
@@ -36,6 +36,9 @@ class Engine(Protocol):
     graphs_built: int
     graphs_replayed: int
     launches: int
+
+    def warm(self, layout: str) -> None:
+        """Compile or load what images of a layout need."""
 
     def allocate(self, slot: Slot, source_bytes: int, result_bytes: int) -> Any:
         """Return the buffers of a slot."""
@@ -61,6 +64,12 @@ class CpuEngine:
     def __init__(self, what: Operation) -> None:
         self._what = what
         self.streams = self.graphs_built = self.graphs_replayed = self.launches = 0
+
+    def warm(self, layout: str) -> None:
+        """Compute one pixel."""
+        pixel = np.zeros((1, 1), np.uint8)
+        pixels = contiguous_pixels((1, 1), layout, "rgb")
+        strips.run(self._what, (pixel, pixels), ((pixel.copy(), pixels),))
 
     def allocate(self, slot: Slot, source_bytes: int, result_bytes: int) -> Any:
         """Return two arrays."""
@@ -167,6 +176,7 @@ class EdgePipeline:
         self._engine: Engine = engine
         self._ring = Ring(slots, byte_cap, engine.allocate, engine.free)
         self._record: PipelineRecord | None = None
+        self._prepare_seconds: float | None = None
 
     @property
     def record(self) -> PipelineRecord:
@@ -208,6 +218,10 @@ class EdgePipeline:
             What ``encode`` returned, or the uint8 edges. An exception of ``decode`` or ``encode``, or of an image that
             does not fit, is raised in its place in the order and ends the run.
         """
+        if self._prepare_seconds is None:
+            begin = perf_counter()
+            self._engine.warm(self._layout)
+            self._prepare_seconds = perf_counter() - begin
         state = _Run()
         waiting: deque[Future[Any]] = deque()
         slots = len(self._ring.slots)
@@ -263,7 +277,7 @@ class EdgePipeline:
 
     def _place(self, taken: list[Slot], shape: tuple[int, ...]) -> NDArray[np.uint8]:
         """Lend the slot that an image is decoded into."""
-        pixels = _contiguous(shape, self._layout, self._order)
+        pixels = contiguous_pixels(shape, self._layout, self._order)
         nbytes = int(np.prod(shape))
         if taken:
             raise InvalidValueError("place() was called twice for one image")
@@ -275,7 +289,7 @@ class EdgePipeline:
     ) -> Pixels:
         """Make sure that the image lies in a slot, C-ordered."""
         running.check_type(str(image.dtype))
-        pixels = _contiguous(image.shape, self._layout, self._order)
+        pixels = contiguous_pixels(image.shape, self._layout, self._order)
         if taken:
             own = self._engine.source(taken[0], image.nbytes)
             if image.ctypes.data == own.ctypes.data and image.flags.c_contiguous:
@@ -309,6 +323,7 @@ class EdgePipeline:
             images=state.images,
             pixels=state.pixels,
             seconds=seconds,
+            prepare_seconds=self._prepare_seconds or 0.0,
             images_per_second=state.images / seconds,
             pixels_per_second=state.pixels / seconds,
             stages=stages,
@@ -325,17 +340,6 @@ class EdgePipeline:
             launches=self._engine.launches,
             timeline=tuple(timeline),
         )
-
-
-def _contiguous(shape: tuple[int, ...], layout: str, order: str) -> Pixels:
-    """Describe a C-ordered image of a shape."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    pixels = pixels_of(shape, tuple(reversed(strides)), layout, order)
-    assert pixels is not None  # contiguous arrays always have a description
-    return pixels
 
 
 def _engine(what: Operation, device: dispatch.Device, streams: int, graphs: bool) -> tuple[Engine, str]:

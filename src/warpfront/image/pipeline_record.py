@@ -51,6 +51,8 @@ class PipelineRecord:
         Images counts arrays handed in; a batch counts as its images.
     seconds : float
         From the first image taken to the last result.
+    prepare_seconds : float
+        Compiling or loading kernels, once before the pipeline's first run; in no other time here.
     images_per_second, pixels_per_second : float
     stages : tuple of StageTime
     latency_p50_seconds, latency_p95_seconds, latency_p99_seconds : float
@@ -69,6 +71,7 @@ class PipelineRecord:
     images: int
     pixels: int
     seconds: float
+    prepare_seconds: float
     images_per_second: float
     pixels_per_second: float
     stages: tuple[StageTime, ...]

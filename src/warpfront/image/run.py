@@ -12,7 +12,7 @@ from warpfront.backend import arrays, capability, dispatch
 from warpfront.errors import InvalidValueError
 from warpfront.image import _edges_cuda as plans
 from warpfront.image import strips
-from warpfront.image.layout import Pixels, pixels_of
+from warpfront.image.layout import Pixels, contiguous_pixels, pixels_of
 from warpfront.image.operation import Operation
 
 __all__ = ["CROSSOVER_PIXELS", "PATHS", "ImageProblem", "apply", "check_type", "choice", "explain"]
@@ -133,7 +133,7 @@ def _one(
     pixels = pixels_of(host.shape, host.strides, layout, order)
     if pixels is None:
         host = np.ascontiguousarray(host)
-        pixels = _described(host.shape, host.strides, layout, order)
+        pixels = contiguous_pixels(host.shape, layout, order)
     _check_gray(operation, pixels)
     problem = ImageProblem(operation, pixels, "uint8", on_device=False)
     have = capability.probe(0) if capability.missing() is None else None
@@ -160,7 +160,7 @@ def _on_device(
     if pixels is None or not plans.takes(pixels):
         owner = source.owner
         source = arrays.view(owner.contiguous() if source.library == "torch" else owner.copy(order="C"))
-        pixels = _described(source.shape, source.strides, layout, order)
+        pixels = contiguous_pixels(source.shape, layout, order)
     _check_gray(operation, pixels)
     problem = ImageProblem(operation, pixels, "uint8", on_device=True)
     chosen = choice(problem, device, path, capability.probe(source.device)).path
@@ -234,12 +234,8 @@ def _out_shape(pixels: Pixels) -> tuple[int, ...]:
 
 
 def _out_pixels(target: Any) -> Pixels:
-    return _described(target.shape, target.strides, "gray", "rgb")
-
-
-def _described(shape: tuple[int, ...], strides: tuple[int, ...], layout: str, order: str) -> Pixels:
-    pixels = pixels_of(shape, strides, layout, order)
-    assert pixels is not None  # contiguous arrays always have a description
+    pixels = pixels_of(target.shape, target.strides, "gray")
+    assert pixels is not None  # _check_outs has refused anything else
     return pixels
 
 
