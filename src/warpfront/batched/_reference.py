@@ -146,6 +146,5 @@ def solve_exactly(a: Array, b: Array) -> Array:
     return np.stack([solve(m, r) for m, r in zip(a.astype(np.float64), b.astype(np.float64), strict=True)])
 
 
-def _non_finite(a: Array) -> NDArray[np.bool_]:
-    bad: NDArray[np.bool_] = ~np.isfinite(a.reshape(len(a), -1)).all(axis=1)
-    return bad
+def _non_finite(a: Array) -> Array:
+    return np.logical_not(np.isfinite(a).all(axis=(1, 2)))
