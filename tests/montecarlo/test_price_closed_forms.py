@@ -88,9 +88,9 @@ def test_quantlib():
     today = ql.Date(1, 1, 2026)
     ql.Settings.instance().evaluationDate = today
     days = ql.Actual365Fixed()
-    for market in MARKETS:
-        years = round(market["maturity"] * 365) / 365
-        market = {**market, "maturity": years}
+    for given in MARKETS:
+        years = round(given["maturity"] * 365) / 365
+        market = {**given, "maturity": years}
         flat = [
             ql.YieldTermStructureHandle(ql.FlatForward(today, rate, days))
             for rate in (market.get("dividend_yield", 0.0), market["rate"])

@@ -124,7 +124,7 @@ def test_asian_options(kind, n_steps):
     expected = _reference.asian_price(option)
     plain, controlled = (price(option, 1 << 18, seed=4, control_variate=on)[0] for on in (False, True))
     assert abs(plain.price - expected) < 4.5 * plain.standard_error
-    assert abs(controlled.price - expected) < 4.5 * controlled.standard_error
+    assert abs(controlled.price - expected) < 4.5 * controlled.standard_error + 1e-9
     assert controlled.variance_ratio > 500
     assert controlled.standard_error < plain.standard_error / 20
 

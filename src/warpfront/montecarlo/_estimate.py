@@ -15,6 +15,8 @@ from warpfront.montecarlo.results import Estimate
 __all__ = ["MIN_PAYERS", "estimate_all"]
 
 MIN_PAYERS = 30
+# Relative rounding of a sum over chunks.
+_SUM_ROUNDING = 1e-14
 # Differences of this size, relative to the option's scale, are rounding.
 _ROUNDING = {"float64": 1e-12, "float32": 2e-6}
 
@@ -39,12 +41,12 @@ def estimate_all(run: Run, n_samples: int, sums: NDArray[np.float64], level: flo
 def _from_samples(run: Run, k: int, n: int, sums: NDArray[np.float64], level: float) -> Estimate:
     s = [float(value) for value in sums[0]]
     shift = float(run.coefficients[k, 4])
-    mean, scatter = s[0] / n, max(s[1] - s[0] * s[0] / n, 0.0)
+    mean, scatter = s[0] / n, _scatter(s[1], s[0], n)
     price, freedom, extra = shift + mean, n - 1, {}
     plain = scatter
     if run.settings.control_variate:
         freedom = n - 2
-        control_scatter = max(s[4] - s[3] * s[3] / n, 0.0)
+        control_scatter = _scatter(s[4], s[3], n)
         shared = s[5] - s[0] * s[3] / n
         beta = shared / control_scatter if control_scatter > 0.0 and freedom > 0 else 0.0
         price -= beta * (s[3] / n)
@@ -54,7 +56,7 @@ def _from_samples(run: Run, k: int, n: int, sums: NDArray[np.float64], level: fl
     error = sqrt(scatter / freedom / n) if freedom > 0 else nan
     if run.settings.greeks:
         for name, at in (("delta", 6), ("vega", 8)):
-            spread = max(s[at + 1] - s[at] * s[at] / n, 0.0)
+            spread = _scatter(s[at + 1], s[at], n)
             extra |= {name: s[at] / n, f"{name}_error": sqrt(spread / (n - 1) / n) if n > 1 else nan}
     return _estimate(run, k, price, error, (n * run.paths_per_sample, n, freedom, round(s[2])), level, extra)
 
@@ -70,8 +72,15 @@ def _from_replicates(run: Run, k: int, n: int, sums: NDArray[np.float64], level:
     return _estimate(run, k, float(run.coefficients[k, 4]) + price, error, counts, level, extra)
 
 
+def _scatter(squares: float, total: float, n: int) -> float:
+    """Sum of squared deviations from the mean; 0 where it is no more than the rounding of the two sums."""
+    scatter = squares - total * total / n
+    return scatter if scatter > _SUM_ROUNDING * squares else 0.0
+
+
 def _mean_and_error(means: NDArray[np.float64]) -> tuple[float, float]:
-    return float(means.mean()), float(means.std(ddof=1)) / sqrt(len(means))
+    mean, deviation = float(means.mean()), float(means.std(ddof=1))
+    return mean, deviation / sqrt(len(means)) if deviation > _SUM_ROUNDING * abs(mean) else 0.0
 
 
 def _estimate(

@@ -66,17 +66,19 @@ def option_from(found: dict[str, str]) -> Option:
     payoff = payoff or ("barrier" if "barrier" in given or "knock" in given else "european")
     if payoff not in PAYOFFS:
         raise InvalidValueError(f"payoff must be one of {', '.join([*PAYOFFS, *KNOCKS])}, got {payoff!r}")
-    kind = PAYOFFS[payoff]
+    kind, article = PAYOFFS[payoff], "an" if payoff == "asian" else "a"
     names = [field.name for field in fields(kind)]
     for name in given:
         if name not in names:
             near = get_close_matches(name, names, 1, 0.5)
             hint = f" (did you mean {near[0]}?)" if near else ""
-            raise InvalidValueError(f"a {payoff} option has no {name!r}{hint}; it has {', '.join(names)}")
+            raise InvalidValueError(
+                f"{article} {payoff} option has no {name!r}{hint}; it has {', '.join(names)}"
+            )
     needed = [f.name for f in fields(kind) if f.name not in given and f.default is MISSING]
     if needed:
         raise InvalidValueError(
-            f"a {payoff} option needs {', '.join(f'{name}=…' for name in needed)}. Example: {EXAMPLE}"
+            f"{article} {payoff} option needs {', '.join(f'{name}=…' for name in needed)}. Example: {EXAMPLE}"
         )
     values = {name: _value(name, text) for name, text in given.items()}
     return kind(**values)
