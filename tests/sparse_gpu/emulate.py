@@ -1,8 +1,8 @@
 """Runs the GPU solver's sequences one launch after another under the SIMT runner, and reads the factor back."""
 
 import numpy as np
+from built import simt
 
-from warpfront.backend.simt import Simt
 from warpfront.sparse.gpu import memory, steps
 from warpfront.sparse.gpu.kernels import KERNELS
 from warpfront.sparse.gpu.schedule import make_plan
@@ -38,7 +38,7 @@ class Emulated:
                 arguments[at] = arguments[at][step.items : step.items + step.blocks].copy()
             # a kernel that waits for other blocks needs them in flight; for the others few are enough
             resident = step.blocks if step.kernel in ("strips", "forward_wide", "backward_wide") else 4
-            report = Simt.build(KERNELS[step.kernel].source, [step.expression]).launch(
+            report = simt(KERNELS[step.kernel].source, step.expression).launch(
                 step.expression, step.blocks, step.threads, [*arguments, *step.numbers],
                 shared_bytes=step.shared_bytes, resident=resident, schedules=self.schedules, seed=self.seed,
             )  # fmt: skip

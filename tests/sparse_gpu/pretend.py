@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
+from built import simt as built
 
 from warpfront.backend import capability, compile, cuda
-from warpfront.backend.simt import Simt
 
 WAITING = ("eliminate_strips", "forward_wide", "backward_wide")
 
@@ -101,9 +101,10 @@ class Kernel:
             self._run(grid, block, args, shared_bytes)
 
     def _run(self, grid, block, args, shared_bytes):
-        simt = Simt.build(self.source, [self.expression])
+        simt = built(self.source, self.expression)
+        infos = simt._infos[simt.built.names.index(self.expression)]
         views, given = {}, []
-        for value, letter, info in zip(args, self.signature, simt._infos[0], strict=True):
+        for value, letter, info in zip(args, self.signature, infos, strict=True):
             if letter != "p":
                 given.append(value)
             elif value == 0:

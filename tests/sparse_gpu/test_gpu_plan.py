@@ -1,0 +1,120 @@
+"""The plan is a pure function: what covers what, what waits for what, what it costs."""
+
+import numpy as np
+import pytest
+
+from conftest import laplacian
+from warpfront import DirectSolver
+from warpfront.errors import NotSupportedError
+from warpfront.sparse.gpu import memory, schedule, steps
+from warpfront.sparse.gpu.runner import assign_branches
+
+
+def symbolic(a):
+    return DirectSolver(a, structure="SPD", reordering_alg="amd").analyze()._symbolic
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return symbolic(laplacian(9, 9, 9))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"small_rows": 32, "chunk": 64}, {"small_rows": 64, "subtree_share": 0.1}]
+)
+@pytest.mark.parametrize("pivoting", [False, True])
+def test_every_front_is_eliminated_once_after_its_children(cube, options, pivoting):
+    plan = schedule.make_plan(cube, pivoting=pivoting, **options)
+    finished = np.full(plan.fronts.size, -1)
+    for k, launch in enumerate(plan.launches):
+        assert all(earlier < k for earlier in launch.after)
+        items = plan.items[launch.items : launch.items + launch.blocks]
+        assert items.size == launch.blocks
+        if launch.kernel == "fronts":
+            for item in items:
+                assert (finished[item["front"] : item["last"] + 1] == -1).all()
+                finished[item["front"] : item["last"] + 1] = k
+        if launch.kernel == "assemble":
+            finished[np.unique(items["front"])] = k
+    assert (finished >= 0).all()
+    ready = _before(plan.launches)
+    for s, p in enumerate(plan.parent):
+        if p >= 0 and (plan.root[s] < 0 or plan.root[p] != plan.root[s]):
+            assert finished[s] in ready[finished[p]] or finished[s] == finished[p] == -1
+
+
+def _before(launches):
+    done = []
+    for launch in launches:
+        done.append(set(launch.after).union(*(done[k] for k in launch.after)))
+    return done
+
+
+def test_strips_wait_for_smaller_blocks_only(cube):
+    plan = schedule.make_plan(cube, pivoting=True, small_rows=32, chunk=64)
+    strips = [x for x in plan.launches if x.kernel == "strips"]
+    assert strips
+    for launch in strips:
+        items = plan.items[launch.items : launch.items + launch.blocks]
+        for s in np.unique(items["front"]):
+            index = items["index"][items["front"] == s]
+            assert (np.diff(index) >= 0).all()
+
+
+def test_ranges_point_at_the_childs_rows(cube):
+    plan = schedule.make_plan(cube, pivoting=False)
+    for child in plan.children:
+        rows = plan.maps[child["map"] : child["map"] + child["below"]]
+        parent = plan.parent[child["front"]]
+        bins = -(-int(plan.fronts["rows"][parent]) // 32)
+        for b in range(bins + 1):
+            assert plan.maps[child["range"] + b] == np.searchsorted(rows, 32 * b)
+
+
+def test_memory_is_what_the_buffers_take(cube):
+    plan = schedule.make_plan(cube, pivoting=False)
+    items, _ = steps.solve_items(plan)
+    tables = steps.make_tables(cube.pattern, cube.perm)
+    uploaded = memory.uploads(plan, tables, items)
+    written = memory.needs(plan, cube.pattern.nnz, cube.pattern.value_map.size, np.dtype(np.float64))
+    named, slots = memory.estimates(uploaded, written, 123)
+    total = sum(a.nbytes for a in uploaded.values()) + sum(n.nbytes for n in written.values())
+    assert named["total"] == total == slots[0] == slots[1] == slots[4]
+    assert slots[2] == slots[3] == 123
+    assert slots[12] == named["contribution_blocks"] == written["blocks"].nbytes
+    assert slots[13] == named["plan"]
+    assert len(slots) == 16
+    blocks = (plan.fronts["rows"] - plan.fronts["width"]).astype(np.int64)
+    assert written["blocks"].size >= (blocks * (blocks + 1) // 2).sum()
+
+
+def test_blocks_that_32_bits_cannot_number_are_refused(cube, monkeypatch):
+    monkeypatch.setattr(schedule, "PACKED_ROWS", 10)
+    with pytest.raises(NotSupportedError, match="rows; the GPU path packs blocks of at most 10"):
+        schedule.make_plan(cube, pivoting=False)
+
+
+def test_smaller_shared_memory_makes_more_fronts_wide(cube):
+    large = schedule.make_plan(cube, pivoting=False)
+    small = schedule.make_plan(cube, pivoting=False, device=schedule.Device(shared_bytes=49152))
+    assert small.wide.sum() > large.wide.sum()
+    for launch in small.launches:
+        if launch.kernel == "fronts":
+            assert launch.shared_bytes <= 49152 - 16384
+
+
+def test_branches_keep_a_chain_together_and_spread_the_rest():
+    def step(*after):
+        return steps.Step("collect", "collect", 1, 1, after=after)
+
+    where = assign_branches([step(), step(0), step(0), step(1), step(2), step(3, 4)], 3)
+    assert where[0] == where[1] == where[3]
+    assert where[2] == where[4] != where[0]
+
+
+def test_empty_matrix():
+    import scipy.sparse as sp
+
+    made = symbolic(sp.csr_matrix((0, 0)))
+    plan = schedule.make_plan(made, pivoting=True)
+    assert plan.launches == ()
