@@ -65,6 +65,7 @@ def test_more_refusals():
     read_only.flags.writeable = False
     with pytest.raises(InvalidValueError, match="writable"):
         edges(RGB, out=read_only)
+    assert gaussian_weights(1.0, 1) == (256,)
     with pytest.raises(InvalidValueError, match="odd number"):
         gaussian_weights(1.0, True)
 

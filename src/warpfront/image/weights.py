@@ -26,7 +26,7 @@ _SMALL: dict[int, tuple[tuple[int, ...], int]] = {
 }
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256, typed=True)
 def gaussian_weights(sigma: float, taps: int | None = None) -> tuple[int, ...]:
     """Return the weights of a Gaussian of standard deviation ``sigma`` pixels as multiples of 1/256.
 
