@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Clock", "blas_address", "run_threads", "single_threaded_blas"]
+__all__ = ["Clock", "blas_address", "run_jobs", "run_threads", "single_threaded_blas"]
 
 _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
@@ -65,6 +66,22 @@ def run_threads(threads: int, body: Callable[[int], None]) -> None:
         for future in futures:
             if not future.cancel():
                 future.result()
+
+
+def run_jobs(threads: int, jobs: Iterable[Callable[[], None]]) -> None:
+    """Run every job once, on up to ``threads`` threads; they are taken in order. Exceptions are passed on."""
+    waiting = iter(jobs)
+    lock = threading.Lock()
+
+    def body(tid: int) -> None:
+        while True:
+            with lock:
+                job = next(waiting, None)
+            if job is None:
+                return
+            job()
+
+    run_threads(threads, body)
 
 
 class Clock:

@@ -10,7 +10,7 @@ panel come last, all at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.backend.cpu import run_threads, single_threaded_blas
+from warpfront.backend.cpu import run_jobs, single_threaded_blas
 from warpfront.dense._lapack import Lapack, lapack
 
 __all__ = ["condition", "factor", "first_zero", "invert", "row_order", "share_jobs", "solve"]
@@ -35,19 +35,8 @@ def block_width(n: int) -> int:
 
 def share_jobs(threads: int, jobs: Iterable[Callable[[], None]]) -> None:
     """Run jobs on several threads, taken in order, with BLAS held at one thread."""
-    waiting: Iterator[Callable[[], None]] = iter(jobs)
-    lock = threading.Lock()
-
-    def body(tid: int) -> None:
-        while True:
-            with lock:
-                job = next(waiting, None)
-            if job is None:
-                return
-            job()
-
     with single_threaded_blas():
-        run_threads(threads, body)
+        run_jobs(threads, jobs)
 
 
 def _one_thread(n: int) -> AbstractContextManager[None]:
