@@ -88,8 +88,7 @@ def builds(arch):
     return done
 
 
-def run_checks(out, seconds):
-    """Run the device tests and the four sanitizers side by side, each with the same deadline."""
+def check_commands():
     python, script = sys.executable, str(Path(__file__).resolve())
     commands = {
         "pytest": [
@@ -120,8 +119,13 @@ def run_checks(out, seconds):
             "all",
         ]
         commands[check] += [python, script, "--driver"]
+    return commands
+
+
+def run_checks(out, seconds):
+    """Run the device tests and the four sanitizers side by side, each with the same deadline."""
     running = {}
-    for name, command in commands.items():
+    for name, command in check_commands().items():
         log = (out / f"montecarlo_{name}.log").open("w")
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_IN_MEMORY": "1"}
         running[name] = (

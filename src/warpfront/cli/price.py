@@ -56,24 +56,15 @@ def price(
     spot=, strike=, rate=, volatility=, maturity=, dividend_yield=, n_steps=, barrier=.
     """
     from warpfront.cli._files import check_output
-    from warpfront.errors import InvalidValueError
 
     inputs = [Path(words[0])] if len(words) == 1 else []
     check_output(report, "--report", (".json",), inputs)
     check_output(plot, "--plot", PLOT_SUFFIXES, inputs)
-    chosen = method or []
-    unknown = [name for name in chosen if name not in METHODS]
-    if unknown:
-        raise InvalidValueError(f"no method {unknown[0]!r}; there are {', '.join(METHODS)}")
     options = _options(words)
     if paths is None and tolerance is None:
         # A multiple of what every method asks for: even, and replicates times a power of two.
         paths = float(1 << 22)
-    sampling: dict[str, Any] = {
-        "seed": seed,
-        "precision": precision,
-        **{{"control": "control_variate"}.get(name, name): True for name in chosen},
-    }
+    sampling = {"seed": seed, "precision": precision, **_flags(method or [])}
     result, history, notes = _run(options, paths, sampling, tolerance=tolerance, level=level, device=device)
     written = [path for path in (report, plot) if path is not None]
     if report is not None:
@@ -83,6 +74,15 @@ def price(
 
         plot_convergence(history, 0, _title(result[0])).savefig(plot)
     _show(result, notes, written)
+
+
+def _flags(methods: list[str]) -> dict[str, bool]:
+    from warpfront.errors import InvalidValueError
+
+    unknown = [name for name in methods if name not in METHODS]
+    if unknown:
+        raise InvalidValueError(f"no method {unknown[0]!r}; there are {', '.join(METHODS)}")
+    return {"control_variate" if name == "control" else name: True for name in methods}
 
 
 def _options(words: list[str]) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from math import ceil, inf
 from time import perf_counter
 from types import ModuleType
 from typing import Any, Unpack
@@ -17,7 +16,8 @@ from warpfront.backend import capability, cpu, dispatch
 from warpfront.errors import InvalidValueError
 from warpfront.montecarlo import _cpu, _cuda
 from warpfront.montecarlo._estimate import MIN_PAYERS, estimate_all
-from warpfront.montecarlo._run import CHUNK, Run, SamplingOptions, Settings, chunk_count
+from warpfront.montecarlo._run import Run, SamplingOptions, Settings, chunk_count
+from warpfront.montecarlo._search import Search
 from warpfront.montecarlo._tree import SumTree
 from warpfront.montecarlo.options import as_options, integer, number
 from warpfront.montecarlo.results import (
@@ -32,7 +32,6 @@ __all__ = ["PATHS", "PartialSums", "explain_price", "merge", "price", "simulate"
 
 # Where a tolerance alone stops the search.
 _LIMIT_PATHS = 1 << 34
-_FIRST_CHUNKS = 16
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def price(
     engine.prepare(run)
     ready = perf_counter()
     with cpu.Clock() as clock:
-        search = _Search(run, engine, limit, wanted, level, progress)
+        search = Search(run, engine, limit, wanted, level, progress)
         search.go()
     _warn(run, search.estimates, wanted, search.converged)
     return Pricing(
@@ -153,75 +152,6 @@ def price(
         seconds=clock.seconds,
         jit_seconds=clock.jit_seconds + ready - began,
     )
-
-
-class _Search:
-    """Simulate to the limit, or until every interval is short enough."""
-
-    def __init__(
-        self,
-        run: Run,
-        engine: ModuleType,
-        limit: int,
-        tolerance: float | None,
-        level: float,
-        progress: Callable[[Progress], Any] | None,
-    ) -> None:
-        self.run, self.engine, self.limit = run, engine, limit
-        self.tolerance, self.level, self.progress = tolerance, level, progress
-        self.tree, self.chunks = SumTree(), 0
-        self.estimates: tuple[Estimate, ...] = ()
-        self.converged: bool | None = None
-
-    def go(self) -> None:
-        target = self.limit if self.tolerance is None else min(self.limit, self._first())
-        while True:
-            self._advance(target)
-            self.estimates = self._estimates(target)
-            if self.tolerance is None:
-                return
-            self.converged = all(self._meets(estimate) for estimate in self.estimates)
-            if self.converged or target == self.limit:
-                return
-            target = min(self.limit, self._next(target))
-
-    def _advance(self, target: int) -> None:
-        end = chunk_count(target)
-        slab = self.engine.slab_chunks(self.run)
-        if self.progress is not None:
-            slab = min(slab, max(1, ceil(end / 50)))
-            if slab >= 64:
-                slab &= ~63  # whole groups for the GPU's tree
-        while self.chunks < end:
-            last = min(end, self.chunks + slab)
-            self.engine.add_chunks(self.run, target, self.chunks, last, self.tree)
-            self.chunks = last
-            if self.progress is not None:
-                done = min(last * CHUNK, target)
-                each = self.run.paths_per_sample
-                self.progress(Progress(done * each, target * each, self._estimates(done)))
-
-    def _estimates(self, samples: int) -> tuple[Estimate, ...]:
-        total = self.tree.total(chunk_count(samples))
-        return estimate_all(self.run, samples, total, self.level)
-
-    def _meets(self, estimate: Estimate) -> bool:
-        return estimate.half_width <= (self.tolerance or 0.0) and not estimate.few_payers
-
-    def _first(self) -> int:
-        return CHUNK if self.run.settings.sobol else _FIRST_CHUNKS * CHUNK
-
-    def _next(self, samples: int) -> int:
-        if self.run.settings.sobol:
-            return 2 * samples
-        need = 1.25
-        for estimate in self.estimates:
-            if not self._meets(estimate):
-                ratio = (
-                    8.0 if estimate.few_payers else 1.1 * (estimate.half_width / (self.tolerance or inf)) ** 2
-                )
-                need = max(need, min(ratio, 16.0))
-        return ceil(need * samples / CHUNK) * CHUNK
 
 
 @dataclass(frozen=True)
