@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from backends import DTYPES, METHODS, VARIANTS, Cpu, Cuda, Simt, entry, expected, same
-from systems import SHAPES, awkward, definite, general, matrices, right
+from batched_backends import DTYPES, METHODS, VARIANTS, Cpu, Cuda, Simt, entry, expected, same
+from batched_systems import SHAPES, awkward, definite, general, matrices, right
 
 from warpfront import batched
 from warpfront import errors as batched_errors

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from batched_systems import SHAPES, definite, general, right
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import lu_factor
-from systems import SHAPES, definite, general, right
 
 from warpfront.batched import _reference
 from warpfront.batched._ownership import OwnershipError, Shared, cholesky_lanes, lu_lanes

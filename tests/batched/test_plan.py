@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from systems import definite, general, right
+from batched_systems import definite, general, right
 
 from warpfront import batched
 from warpfront.backend import compile as compiling

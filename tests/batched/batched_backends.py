@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from systems import SHAPES
+from batched_systems import SHAPES
 
 from warpfront import batched
 from warpfront.batched import _batched_cuda as plans
