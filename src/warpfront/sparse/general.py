@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.errors import InvalidValueError, SingularMatrixError
+from warpfront.errors import InvalidValueError, SingularMatrixError, Status
 from warpfront.formats.canonical import Canonical
 from warpfront.sparse.parameters import Settings
 
 if TYPE_CHECKING:
     from warpfront.sparse.analysis.symbolic import Symbolic
-    from warpfront.sparse.numeric.factorize import Factor
+    from warpfront.sparse.numeric.factorize import Factor, FactorOptions
     from warpfront.sparse.numeric.factorize_lu import Scaling
 
 __all__ = [
@@ -31,7 +31,9 @@ __all__ = [
 GENERAL_DEFAULTS = {"pivot_threshold": 0.1, "zero_pivot_tol": 1e-14}
 
 
-def analyze_lu(pattern: Canonical, values: NDArray[Any], settings: Settings) -> Symbolic:
+def analyze_lu(
+    pattern: Canonical, values: NDArray[Any], settings: Settings, block_triangular: bool | None = None
+) -> Symbolic:
     """Match, scale, order, plan."""
     from warpfront.sparse.analysis.general import analyze_general
 
@@ -41,7 +43,7 @@ def analyze_lu(pattern: Canonical, values: NDArray[Any], settings: Settings) -> 
         ordering=settings["reordering_alg"],
         user_perm=settings["user_perm"],
         matching=settings["matching_alg"] != "none",
-        block_triangular=settings["block_triangular"],
+        block_triangular=settings["block_triangular"] if block_triangular is None else block_triangular,
     )
 
 
@@ -60,16 +62,31 @@ def factor_lu(
     buffers: Any,
 ) -> LuFactored:
     """Scale and factor; where the matching no longer fits and ``stale_matching`` is "analyze", match anew first."""
-    from warpfront.sparse.numeric.factorize import FactorOptions
     from warpfront.sparse.numeric.factorize_lu import choose_scaling, factorize_lu
 
     scaling = choose_scaling(symbolic, values, settings["scaling"])
     if scaling.stale and settings["stale_matching"] == "analyze":
         symbolic, buffers = analyze_lu(symbolic.pattern, values, settings), None
         scaling = choose_scaling(symbolic, values, settings["scaling"])
-        scaling = scaling._replace(how=f"{scaling.how} (matched anew: the old matching did not fit these values)")
+        scaling = scaling._replace(
+            how=f"{scaling.how} (matched anew: the old matching did not fit these values)"
+        )
+    options = _options(values, settings, threads)
+    factor = factorize_lu(symbolic, values, scaling, options, buffers)
+    general = symbolic.general
+    if factor.status == Status.SINGULAR and general is not None and general.n_blocks > 1:
+        # The rank of a matrix may be more than those of its blocks together.
+        symbolic = analyze_lu(symbolic.pattern, values, settings, block_triangular=False)
+        scaling = choose_scaling(symbolic, values, settings["scaling"])
+        factor = factorize_lu(symbolic, values, scaling, options)
+    return LuFactored(factor, scaling, symbolic)
+
+
+def _options(values: NDArray[Any], settings: Settings, threads: int) -> FactorOptions:
+    from warpfront.sparse.numeric.factorize import FactorOptions
+
     eps = float(np.finfo(values.dtype).eps)
-    options = FactorOptions(
+    return FactorOptions(
         cholesky=False,
         threads=threads,
         pivot_threshold=settings["pivot_threshold"],
@@ -77,7 +94,6 @@ def factor_lu(
         pivot_epsilon=max(settings["pivot_epsilon"], 8 * eps if settings["pivot_epsilon"] else 0.0),
         perturb=settings["on_unstable"] == "perturb" and settings["pivot_epsilon"] > 0,
     )
-    return LuFactored(factorize_lu(symbolic, values, scaling, options, buffers), scaling, symbolic)
 
 
 def shift_general_diagonal(pattern: Canonical, values: NDArray[Any], dw: float, dc: float) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from warpfront.sparse.analysis.symbolic import Coupling, Entries, General, Symbo
 __all__ = ["analyze_general", "equilibrate_matched"]
 
 Floats = NDArray[np.float64]
+LU_WORK = 2.5  # cost of an LU as a multiple of LL^T's on the same pattern
 
 
 class _Rows(NamedTuple):
@@ -54,7 +55,8 @@ def analyze_general(
     matching : bool
         Maximum-product matching; without it rows stay where they are.
     block_triangular : bool
-        Factor only the diagonal blocks of the block triangular form, and use the entries above them as they are.
+        Factor only the diagonal blocks of the block triangular form, and use the entries above them as they are. Not
+        where the pattern is singular: the rank of a matrix may be more than those of its blocks together.
 
     Raises
     ------
@@ -84,15 +86,14 @@ def analyze_general(
     inside = np.ones(pattern.nnz, bool)
     component = np.zeros(n, np.int32)
     count = min(n, 1)
-    if block_triangular and n:
+    if block_triangular and n and found.rank == n:
         component, count = components(pattern.ptr, row)
         inside = component[row] == component[col]
     entries = Entries(row[inside], col[inside], slot[inside])
     ptr = np.concatenate([[0], np.cumsum(np.bincount(entries.col, minlength=n))]).astype(np.int64)
     xadj, adj = adjacency(n, ptr, entries.row)
-    symbolic = build_symbolic(
-        pattern, xadj, adj, choose(n, xadj, adj, ordering, user_perm, None), 0, entries
-    )
+    chosen = choose(n, xadj, adj, ordering, user_perm, None, LU_WORK)
+    symbolic = build_symbolic(pattern, xadj, adj, chosen, 0, entries)
     inverse = np.empty(n, np.int32)
     inverse[symbolic.perm] = np.arange(n, dtype=np.int32)
     matched = np.full(n, -1, np.int64)
@@ -154,9 +155,7 @@ def _blocks(symbolic: Symbolic, component: NDArray[np.int32], count: int) -> NDA
     return blocks
 
 
-def _coupling(
-    n: int, row: NDArray[np.int32], col: NDArray[np.int32], slot: NDArray[np.int64]
-) -> Coupling:
+def _coupling(n: int, row: NDArray[np.int32], col: NDArray[np.int32], slot: NDArray[np.int64]) -> Coupling:
     order = np.lexsort((col, row))
     ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int64)
     return Coupling(ptr, np.ascontiguousarray(col[order]), np.ascontiguousarray(slot[order]))

@@ -71,6 +71,7 @@ def choose(
     method: str = "auto",
     user_perm: npt.NDArray[Any] | None = None,
     groups: npt.NDArray[Any] | None = None,
+    work: float = 1.0,
 ) -> Ordering:
     """Order a symmetric pattern.
 
@@ -88,6 +89,8 @@ def choose(
     groups : int32[n], optional
         Group number of each row, every number from 0 up used. The rows of a group are eliminated one after
         the other in ascending order, and each must be a neighbour of the next.
+    work : float
+        Cost of the factorisation as a multiple of LL^T's on this pattern: what an ordering may cost.
 
     Returns
     -------
@@ -108,6 +111,7 @@ def choose(
             f"method 'user' and user_perm go together; got method {method!r}, {user_perm=}"
         )
     search = _Search(n, xadj, adj, groups)
+    search.work = work
     if method == "auto":
         reason = _search_all(search)
     elif method == "user":
@@ -132,6 +136,7 @@ class _Search:
     ) -> None:
         self.pattern: _Graph = (n, xadj, adj)
         self.graph: _Graph = self.pattern
+        self.work = 1.0
         self.groups = groups
         self.weights: npt.NDArray[np.int32] | None = None
         if groups is not None:
@@ -187,7 +192,7 @@ def _search_all(search: _Search) -> str:
     for method in ("level_set", "metis"):
         per_vertex, per_entry = _ORDERING_SECONDS[method]
         cost = per_vertex * search.graph[0] + per_entry * search.graph[2].size
-        best = predicted_seconds(search.candidates[search.best()])
+        best = search.work * predicted_seconds(search.candidates[search.best()])
         if cost >= _POSSIBLE_SAVING * best:
             passed_over.append(
                 f"{method} not tried: about {1e3 * cost:.3g} ms to order, "
