@@ -32,8 +32,13 @@ def slab_chunks(run: Run) -> int:
     return max(_BITE, 65536 // work)
 
 
-def add_chunks(run: Run, n_samples: int, first: int, last: int, tree: SumTree) -> None:
-    """Simulate chunks ``first`` to ``last - 1`` of every series and add their sums to the tree."""
+def add_chunks(
+    run: Run, n_samples: int, first: int, last: int, tree: SumTree, threads: int | None = None
+) -> None:
+    """Simulate chunks ``first`` to ``last - 1`` of every series and add their sums to the tree.
+
+    ``threads``: default as `warpfront.backend.settings.threads`; no bit depends on it.
+    """
     from warpfront.montecarlo import _path_kernels as kernels
 
     out = np.zeros((run.n_series, last - first, CHANNELS))
@@ -58,7 +63,7 @@ def add_chunks(run: Run, n_samples: int, first: int, last: int, tree: SumTree) -
                 target, begin, end, run.coefficients[option], whole[option], *points[replicate]
             )
 
-    cpu.run_threads(min(settings.threads(), per_series * run.n_series), work)
+    cpu.run_threads(min(threads or settings.threads(), per_series * run.n_series), work)
     tree.add(0, first, np.ascontiguousarray(out.transpose(1, 0, 2)))
 
 

@@ -23,10 +23,16 @@ CASES = Path(__file__).with_name("cases.toml")
 # Benchmark -> what it measures, its table in cases.toml, and its module here.
 SUITES: dict[str, tuple[str, str, str]] = {
     "ceilings_cpu": ("what bounds the others: a copy, a matrix product", "ceilings_cpu", "ceilings_cpu"),
+    "edges_cpu": ("image edges beside OpenCV's chain", "edges_cpu", "edges_cpu"),
     "sparse_cpu": (
         "sparse direct solvers: first factorisation, refactorisation, solve",
         "sparse",
         "sparse_cpu",
+    ),
+    "montecarlo_cpu": (
+        "Monte Carlo prices: one step, twelve steps",
+        "montecarlo_cpu",
+        "montecarlo_cpu",
     ),
     "transpose_cpu": ("transpose beside NumPy's copy", "transpose_cpu", "transpose_cpu"),
 }
