@@ -97,8 +97,8 @@ class Bench:
 
         made = []
         for k in range(sets):
-            random = cupy.random.default_rng(k + 1)
-            g = random.standard_normal((batch, n, n), dtype=dtype)
+            cupy.random.seed(k + 1)
+            g = cupy.random.standard_normal((batch, n, n), dtype)
             if method == "cholesky":
                 a = cupy.empty_like(g)
                 for at in range(0, batch, 8192):
@@ -108,7 +108,7 @@ class Bench:
                     a[at : at + 8192] = low + cupy.tril(s, -1).transpose(0, 2, 1)
             else:
                 a = g
-            made.append((a, random.standard_normal((batch, n, nrhs), dtype=dtype)))
+            made.append((a, cupy.random.standard_normal((batch, n, nrhs), dtype)))
         return made
 
     def outputs(self, method, a, b):
@@ -181,7 +181,6 @@ class Bench:
         import torch
 
         pairs = [(torch.as_tensor(a, device="cuda"), torch.as_tensor(b, device="cuda")) for a, b, _ in data]
-        torch.cuda.set_stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr))
 
         def cholesky(a, b):
             low, _ = torch.linalg.cholesky_ex(a)
