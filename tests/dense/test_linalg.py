@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warpfront import errors
-from warpfront.dense import det, inv, lu_factor, rcond, slogdet, solve
+from warpfront.dense import det, inv, lu_factor, many, rcond, slogdet, solve
 from warpfront.errors import Status
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -327,6 +327,29 @@ def test_inputs_of_every_layout_and_kind():
     assert solve(a.astype("float32"), b.astype("float64")).dtype == np.float64
     assert solve(a.astype("float32"), b + 1j).dtype == np.complex128
     assert solve(a.astype(bool), [True] * 4, check="status").status in (Status.OK, Status.SINGULAR)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_many_unequal_matrices_over_streams(device):
+    matrices = [matrix(n, "float64") for n in (3, 70, 1, 33, 300, 65, 64)]
+    matrices[3][:, 2] = 0
+    right = [np.ones(len(a)) for a in matrices]
+    for streams in (1, 4):
+        inverses = many("inv", matrices, streams=streams, device=device)
+        assert [one.status for one in inverses] == [Status.OK] * 3 + [Status.SINGULAR] + [Status.OK] * 3
+        for a, one in zip(matrices, inverses, strict=True):
+            if one.ok:
+                assert np.array_equal(one.value, inv(a, device=device))
+        for a, one in zip(matrices, many("slogdet", matrices, streams=streams, device=device), strict=True):
+            assert tuple(one) == tuple(slogdet(a, device=device))
+        found = many("solve", matrices, right, streams=streams, device=device)
+        assert [one.ok for one in found] == [True] * 3 + [False] + [True] * 3
+        assert many("rcond", matrices, streams=streams, device=device)[3] == 0
+        assert many("det", matrices, streams=streams, device=device)[3].flag == "singular"
+    assert many("inv", [], device=device) == []
+    for options in ({"operation": "lu"}, {"streams": 0}, {"right_hand_sides": right}):
+        with pytest.raises(errors.InvalidValueError, match=next(iter(options))):
+            many(**{"operation": "inv", "matrices": matrices, "device": device, **options})
 
 
 @settings(max_examples=60, deadline=None)

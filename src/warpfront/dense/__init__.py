@@ -2,6 +2,7 @@
 
 from warpfront.dense.factor import DenseLU, lu_factor
 from warpfront.dense.linalg import det, inv, rcond, slogdet, solve
+from warpfront.dense.many import many
 from warpfront.dense.records import DenseOutcome, Determinant, SignLog
 from warpfront.dense.transpose import explain_transpose, transpose
 
@@ -14,6 +15,7 @@ __all__ = [
     "explain_transpose",
     "inv",
     "lu_factor",
+    "many",
     "rcond",
     "slogdet",
     "solve",

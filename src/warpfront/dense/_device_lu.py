@@ -1,10 +1,12 @@
 """LU of a batch on the GPU and solves with it: own kernels up to order 64, cuSOLVER and cuBLAS above.
 
-Everything is queued on CuPy's current stream. The status of a factorisation is read back, one synchronisation a call.
+Everything is queued on CuPy's current stream, matrices beyond cuBLAS's batched sizes on several that join it. Nothing
+waits until a status is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,9 +15,10 @@ import numpy as np
 
 from warpfront.dense import _lu_small_cuda as small
 
-__all__ = ["DeviceLU", "factor"]
+__all__ = ["DeviceLU", "factor", "fan_out"]
 
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+STREAMS = 8  # for matrices factored one after another
 BATCHED_ORDER = 256  # cuBLAS's batched factorisation up to here, one matrix after another above
 
 
@@ -29,16 +32,35 @@ class DeviceLU:
         Column-major matrices (``lu[b].T`` reads as a matrix).
     pivots : cupy int32 [batch, n]
         Row interchanges, counted from 1.
-    zero : int32 [batch]
-        On the host: column of the first zero pivot, -1, or -2 for NaN and infinity.
-    norm1 : float64 [batch]
-        On the host.
+    info : cupy int32 [batch]
+        Column of the first zero pivot counted from ``first``, one less where there is none.
+    norm : cupy float [batch]
+        1-norms.
+    first : int
+        0 or 1.
     """
 
     lu: Any
     pivots: Any
-    zero: Any
-    norm1: Any
+    info: Any
+    norm: Any
+    first: int
+
+    @cached_property
+    def norm1(self) -> Any:
+        """1-norms on the host, float64[batch]. Reading it waits for the device."""
+        import cupy
+
+        return cupy.asnumpy(self.norm).astype(np.float64)
+
+    @cached_property
+    def zero(self) -> Any:
+        """On the host, int32[batch]: column of the first zero pivot, -1, or -2 for NaN and infinity. Waits."""
+        import cupy
+
+        found = cupy.asnumpy(self.info) - self.first
+        found[~np.isfinite(self.norm1)] = -2
+        return found
 
     @property
     def order(self) -> int:
@@ -61,12 +83,9 @@ class DeviceLU:
         return x.transpose(0, 2, 1)
 
     def _sweep_small(self, x: Any) -> None:
-        import cupy
-
         kernel, stream = _kernel(self.lu, 1)
-        zero = cupy.asarray(self.zero, np.int32)
         batch, count, n = x.shape
-        args = (self.lu.data.ptr, self.pivots.data.ptr, zero.data.ptr, x.data.ptr, n, count)
+        args = (self.lu.data.ptr, self.pivots.data.ptr, self.info.data.ptr, x.data.ptr, n, count)
         shared = small.shared_bytes(self.lu.dtype.name, n, solve=True)
         kernel.launch(stream, batch, small.THREADS, args, shared)
 
@@ -76,13 +95,15 @@ class DeviceLU:
         from cupy_backends.cuda.libs import cusolver
 
         solve_one = getattr(cusolver, _LETTER[self.lu.dtype.name] + "getrs")
-        handle, info = device.get_cusolver_handle(), cupy.empty(1, np.int32)
+        info = cupy.empty(len(self.lu), np.int32)
         n, count = self.order, x.shape[1]
-        for b in range(len(self.lu)):
-            solve_one(
-                handle, _operation(trans), n, count, self.lu[b].data.ptr, n, self.pivots[b].data.ptr,
-                x[b].data.ptr, n, info.data.ptr,
-            )  # fmt: skip
+
+        def run(b: int) -> None:
+            handle, at = device.get_cusolver_handle(), (self.lu[b].data.ptr, self.pivots[b].data.ptr)
+            right, done = x[b].data.ptr, info[b:].data.ptr
+            solve_one(handle, _operation(trans), n, count, at[0], n, at[1], right, n, done)
+
+        fan_out(len(self.lu), run)
 
     def _sweep_batched(self, x: Any, trans: str) -> None:
         from cupy.cuda import device
@@ -132,28 +153,44 @@ def _kernel(like: Any, which: int) -> tuple[Any, int]:
 
 
 def factor(a: Any) -> DeviceLU:
-    """Factor a batch [batch, n, n] of a working type on its device; ``a`` is read."""
+    """Factor a batch [batch, n, n] of a working type on its device; ``a`` is read. Nothing is waited for."""
     import cupy
 
     batch, n = a.shape[:2]
-    norm1 = cupy.asnumpy(abs(a).sum(axis=1).max(axis=1)).astype(float) if a.size else np.zeros(batch)
     pivots = cupy.zeros((batch, n), np.int32)
     if not a.size:
-        return DeviceLU(cupy.zeros_like(a), pivots, np.full(batch, -1, np.int32), norm1)
+        return DeviceLU(cupy.zeros_like(a), pivots, cupy.full(batch, -1, np.int32), cupy.zeros(batch), 0)
+    norm = abs(a).sum(axis=1).max(axis=1)
     if n <= small.MAX_ORDER:
-        lu, zero = cupy.empty_like(a), cupy.empty(batch, np.int32)
+        lu, info = cupy.empty_like(a, order="C"), cupy.empty(batch, np.int32)
         rows = cupy.ascontiguousarray(a)
         kernel, stream = _kernel(a, 0)
         shared = small.shared_bytes(a.dtype.name, n, solve=False)
-        args = (rows.data.ptr, lu.data.ptr, pivots.data.ptr, zero.data.ptr, n)
+        args = (rows.data.ptr, lu.data.ptr, pivots.data.ptr, info.data.ptr, n)
         kernel.launch(stream, batch, small.THREADS, args, shared)
-        return DeviceLU(lu, pivots, cupy.asnumpy(zero), norm1)
-    lu = cupy.ascontiguousarray(a.transpose(0, 2, 1))
-    lu = lu.copy() if lu.data.ptr == a.data.ptr else lu
+        return DeviceLU(lu, pivots, info, norm, 0)
+    lu = cupy.array(a.transpose(0, 2, 1), order="C", copy=True)
     info = (_factor_batched if n <= BATCHED_ORDER and batch > 1 else _factor_large)(lu, pivots)
-    zero = info - 1
-    zero[~np.isfinite(norm1)] = -2
-    return DeviceLU(lu, pivots, zero.astype(np.int32), norm1)
+    return DeviceLU(lu, pivots, info, norm, 1)
+
+
+def fan_out(count: int, run: Callable[[int], None], streams: int = STREAMS) -> None:
+    """Call ``run(0) .. run(count - 1)``, in turn on several streams that follow, and join, the current one."""
+    import cupy
+
+    if count <= 1 or streams <= 1:
+        for k in range(count):
+            run(k)
+        return
+    current = cupy.cuda.get_current_stream()
+    start = current.record()
+    side = [cupy.cuda.Stream(non_blocking=True) for _ in range(min(streams, count))]
+    for k, stream in enumerate(side):
+        stream.wait_event(start)
+        with stream:
+            for b in range(k, count, len(side)):
+                run(b)
+        current.wait_event(stream.record())
 
 
 def _factor_large(lu: Any, pivots: Any) -> Any:
@@ -162,13 +199,21 @@ def _factor_large(lu: Any, pivots: Any) -> Any:
     from cupy_backends.cuda.libs import cusolver
 
     letter, n = _LETTER[lu.dtype.name], lu.shape[1]
-    handle = device.get_cusolver_handle()
-    words = getattr(cusolver, letter + "getrf_bufferSize")(handle, n, n, lu.data.ptr, n)
-    work, info = cupy.empty(words, lu.dtype), cupy.zeros(len(lu), np.int32)
-    run = getattr(cusolver, letter + "getrf")
-    for b in range(len(lu)):
-        run(handle, n, n, lu[b].data.ptr, n, work.data.ptr, pivots[b].data.ptr, info[b:].data.ptr)
-    return cupy.asnumpy(info)
+    words = getattr(cusolver, letter + "getrf_bufferSize")(device.get_cusolver_handle(), n, n, lu.data.ptr, n)
+    info = cupy.zeros(len(lu), np.int32)
+    factor_one = getattr(cusolver, letter + "getrf")
+
+    def run(b: int) -> None:
+        work = cupy.empty(
+            words, lu.dtype
+        )  # from the current stream's part of the pool: safe to drop when queued
+        factor_one(
+            device.get_cusolver_handle(), n, n, lu[b].data.ptr, n, work.data.ptr, pivots[b].data.ptr,
+            info[b:].data.ptr,
+        )  # fmt: skip
+
+    fan_out(len(lu), run)
+    return info
 
 
 def _factor_batched(lu: Any, pivots: Any) -> Any:
@@ -179,16 +224,15 @@ def _factor_batched(lu: Any, pivots: Any) -> Any:
     run = getattr(cublas, _LETTER[lu.dtype.name] + "getrfBatched")
     n, info, at = lu.shape[1], cupy.zeros(len(lu), np.int32), _addresses(lu)
     run(device.get_cublas_handle(), n, at.data.ptr, n, pivots.data.ptr, info.data.ptr, len(lu))
-    return cupy.asnumpy(info)
+    return info
 
 
 def _inverse_norm(found: DeviceLU, b: int) -> float:
     """Estimate the 1-norm of one inverse (Hager 1984; Higham 1988); a lower bound, rarely off by more than 3."""
     import cupy
 
-    one = DeviceLU(
-        found.lu[b : b + 1], found.pivots[b : b + 1], found.zero[b : b + 1], found.norm1[b : b + 1]
-    )
+    part = slice(b, b + 1)
+    one = DeviceLU(found.lu[part], found.pivots[part], found.info[part], found.norm[part], found.first)
     n, kind = found.order, found.lu.dtype
 
     def apply(vector: Any, trans: str) -> Any:

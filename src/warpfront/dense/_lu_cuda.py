@@ -14,12 +14,12 @@ import numpy as np
 from warpfront.backend import arrays, capability
 from warpfront.dense._batch import answer
 from warpfront.dense._checks import own_type, right_hand_sides, working_dtype
-from warpfront.dense._device_lu import DeviceLU, factor
+from warpfront.dense._device_lu import DeviceLU, factor, fan_out
 from warpfront.dense.mixed import refine_inverse, refine_solve
-from warpfront.dense.records import DenseOutcome, Determinant
-from warpfront.errors import InvalidValueError, NotSupportedError, Status
+from warpfront.dense.records import DenseOutcome, Determinant, SignLog
+from warpfront.errors import InvalidValueError, NonFiniteError, NotSupportedError, Status
 
-__all__ = ["determinant", "inv", "rcond", "solve"]
+__all__ = ["determinant", "inv", "many_on_device", "rcond", "solve"]
 
 
 @dataclass(frozen=True)
@@ -103,49 +103,97 @@ def _errors(a: Any, x: Any, b: Any) -> Any:
     return cupy.asnumpy((residual / cupy.where(below > 0, below, 1)).max(axis=1))
 
 
-def solve(a: Any, b: Any, pivoting: str, precision: str, check: str) -> Any:
-    """As `warpfront.dense.solve`, on the GPU."""
+class _Queued:
+    """An operation whose work is queued; `finish` waits for it and makes the answer."""
+
+    def __init__(self, given: _Input, kind: Any, shape: tuple[int, ...], method: str) -> None:
+        self.given, self.kind, self.shape, self.method = given, kind, shape, method
+        self.factors: DeviceLU | None = None
+        self.found: list[DenseOutcome] = []
+        self.x: Any = None
+        self.right: Any = None
+
+    def finish(self, check: str) -> Any:
+        import cupy
+
+        if self.factors is not None:
+            matrices, count = self.given.matrices, len(self.given.matrices)
+            errors = _errors(matrices, self.x, self.right) if check == "status" else np.full(count, np.nan)
+            self.found = _outcomes(self.factors, check, errors, self.method)
+        x = cupy.ascontiguousarray(_blank_failed(self.x, self.found).astype(self.kind, copy=False))
+        value = self.given.back(x.reshape(self.shape))
+        return answer(value, self.found, self.given.batched, check, float(np.finfo(self.kind).eps))
+
+
+def _queue_solve(a: Any, b: Any, precision: str) -> _Queued:
     import cupy
 
     given = _read(a)
-    _only_partial(pivoting)
     rhs, shape = right_hand_sides(given.matrices if given.batched else given.matrices[0], _to_device(b), cupy)
     kind = np.result_type(given.matrices.dtype, rhs.dtype)
     columns = rhs if rhs.ndim == 3 else rhs[:, :, None]
+    queued = _Queued(given, kind, shape, "LU on the GPU, partial pivoting")
+    queued.right = columns
     if precision != "working":
-        x, found = _refined(given.matrices, columns, precision, kind)
+        queued.x, queued.found = _refined(given.matrices, columns, precision, kind)
+        return queued
+    matrices = given.matrices.astype(own_type(given.matrices.dtype, kind), copy=False)
+    queued.factors = factor(matrices)
+    if columns.dtype.kind == "c" and matrices.dtype.kind != "c":
+        queued.x = queued.factors.solve(columns.real) + 1j * queued.factors.solve(columns.imag)
     else:
-        matrices = given.matrices.astype(own_type(given.matrices.dtype, kind), copy=False)
-        factors = factor(matrices)
-        if columns.dtype.kind == "c" and matrices.dtype.kind != "c":
-            x = factors.solve(columns.real) + 1j * factors.solve(columns.imag)
-        else:
-            x = factors.solve(columns)
-        errors = _errors(matrices, x, columns) if check == "status" else np.full(len(x), np.nan)
-        found = _outcomes(factors, check, errors, "LU on the GPU, partial pivoting")
-    x = _blank_failed(x, found)
-    value = given.back(cupy.ascontiguousarray(x.astype(kind, copy=False)).reshape(shape))
-    return answer(value, found, given.batched, check, np.finfo(kind).eps)
+        queued.x = queued.factors.solve(columns)
+    return queued
+
+
+def _queue_inverse(a: Any, precision: str) -> _Queued:
+    import cupy
+
+    given = _read(a)
+    matrices = given.matrices
+    kind, n = matrices.dtype, matrices.shape[1]
+    queued = _Queued(given, kind, matrices.shape if given.batched else (n, n), "inverse from LU on the GPU")
+    queued.right = cupy.broadcast_to(cupy.eye(n, dtype=kind), matrices.shape)
+    if precision != "working":
+        queued.x, queued.found = _refined(matrices, None, precision, kind)
+    else:
+        queued.factors = factor(matrices)
+        queued.x = queued.factors.solve(queued.right)
+    return queued
+
+
+def solve(a: Any, b: Any, pivoting: str, precision: str, check: str) -> Any:
+    """As `warpfront.dense.solve`, on the GPU."""
+    _only_partial(pivoting)
+    return _queue_solve(a, b, precision).finish(check)
 
 
 def inv(a: Any, pivoting: str, precision: str, check: str) -> Any:
     """As `warpfront.dense.inv`, on the GPU."""
-    import cupy
-
-    given = _read(a)
     _only_partial(pivoting)
-    matrices = given.matrices
-    eye = cupy.broadcast_to(cupy.eye(matrices.shape[1], dtype=matrices.dtype), matrices.shape)
-    if precision != "working":
-        x, found = _refined(matrices, None, precision, matrices.dtype)
-    else:
-        factors = factor(matrices)
-        x = factors.solve(eye)
-        errors = _errors(matrices, x, eye) if check == "status" else np.full(len(x), np.nan)
-        found = _outcomes(factors, check, errors, "inverse from LU on the GPU, partial pivoting")
-    x = cupy.ascontiguousarray(_blank_failed(x, found))
-    value = given.back(x if given.batched else x[0])
-    return answer(value, found, given.batched, check, np.finfo(matrices.dtype).eps)
+    return _queue_inverse(a, precision).finish(check)
+
+
+def many_on_device(operation: str, matrices: Any, others: Any, streams: int) -> list[Any]:
+    """As `warpfront.dense.many`: everything is queued, then the answers are made one by one."""
+    waiting: list[Any] = [None] * len(matrices)
+
+    def run(k: int) -> None:
+        if operation == "solve":
+            waiting[k] = _queue_solve(matrices[k], others[k], "working")
+        elif operation == "inv":
+            waiting[k] = _queue_inverse(matrices[k], "working")
+        else:
+            given = _read(matrices[k])
+            waiting[k] = (given, factor(given.matrices))
+
+    fan_out(len(matrices), run, streams)
+    if operation in ("solve", "inv"):
+        return [queued.finish("status") for queued in waiting]
+    if operation == "rcond":
+        return [found.rcond if given.batched else float(found.rcond[0]) for given, found in waiting]
+    found = [_determinant_of(*pair) for pair in waiting]
+    return found if operation == "det" else [SignLog(one.sign, one.logabsdet) for one in found]
 
 
 def _blank_failed(x: Any, found: list[DenseOutcome]) -> Any:
@@ -188,12 +236,13 @@ def rcond(a: Any) -> Any:
 
 def determinant(a: Any) -> Determinant:
     """As `warpfront.dense.det`, on the GPU: mantissas and exponents of the pivots, multiplied in pieces of 512."""
+    given = _read(a)
+    return _determinant_of(given, factor(given.matrices))
+
+
+def _determinant_of(given: _Input, found: DeviceLU) -> Determinant:
     import cupy
 
-    from warpfront.errors import NonFiniteError
-
-    given = _read(a)
-    found = factor(given.matrices)
     if (found.zero == -2).any():
         raise NonFiniteError(f"an entry of matrix {int(np.argmax(found.zero == -2))} is NaN or infinite")
     kind, n = found.lu.dtype, found.order

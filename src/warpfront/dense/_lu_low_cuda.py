@@ -45,10 +45,8 @@ class LowFactor:
         if kind == np.complex64:
             raise NotSupportedError(f"precision={precision!r} is for real matrices; use 'float32'")
         lu, pivots, zero = _blocked(cupy.ascontiguousarray(single.T), precision)
-        norm1 = cupy.asnumpy(abs(single).sum(axis=0).max().reshape(1)).astype(float)
-        return cls(
-            _device_lu.DeviceLU(lu[None], pivots[None], np.array([zero], np.int32), norm1), scale, precision
-        )
+        norm, info = abs(single).sum(axis=0).max().reshape(1), cupy.full(1, zero, np.int32)
+        return cls(_device_lu.DeviceLU(lu[None], pivots[None], info, norm, 0), scale, precision)
 
     @cached_property
     def rcond(self) -> float:

@@ -119,6 +119,7 @@ class _OnDevice:
         kernel.launch(int(cupy.cuda.get_current_stream().ptr), grid, THREADS, args)
 
     def times_vector(self, x: Any, y: Any) -> None:
+        args: tuple[Any, ...]
         at = x.data.ptr, y.data.ptr
         if self.ell is not None:
             args = (self.ell_ind.data.ptr, self.ell_values.data.ptr, *at, self.rows, len(self.ell.ind))
