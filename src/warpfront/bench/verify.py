@@ -124,6 +124,16 @@ ROOMS: dict[str, Room] = {
         },
         kernels="warpfront.dense._lu_small_cuda:instantiations",
     ),
+    "sparse_gpu": Room(
+        "sparse_gpu",
+        {
+            "oracle": ("tests/sparse_gpu", "-m", "not cuda and not simt"),
+            "simt": ("tests/sparse_gpu", "-m", "simt"),
+            "cuda": ("tests/sparse_gpu", "-m", "cuda"),
+        },
+        kernels="warpfront.sparse.gpu.kernels:instantiations",
+        subset="warpfront.sparse.gpu.kernels:subset",
+    ),
 }
 
 

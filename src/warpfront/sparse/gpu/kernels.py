@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KERNELS", "KernelSpec", "instantiations"]
+__all__ = ["KERNELS", "KernelSpec", "instantiations", "of_type", "subset"]
 
 FOLDER = Path(__file__).parent
 STAGES = 2
@@ -109,7 +109,7 @@ KERNELS = {
 }  # fmt: skip
 
 
-def instantiations(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
+def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
     """Return what a solver of this type can ask for: (file, expressions)."""
     from warpfront.sparse.gpu.schedule import CLASSES
 
@@ -126,3 +126,23 @@ def instantiations(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
         for expression in dict.fromkeys(names):
             found.setdefault(spec.source, []).append(expression)
     return [(file, tuple(dict.fromkeys(names))) for file, names in found.items()]
+
+
+def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
+    """Return all kernels: (file, expressions, least architecture)."""
+    found: dict[Path, list[str]] = {}
+    for dtype in C_TYPES:
+        for file, names in of_type(dtype):
+            found.setdefault(file, []).extend(names)
+    return [(file, tuple(dict.fromkeys(names)), 80) for file, names in found.items()]
+
+
+def subset() -> list[tuple[Path, tuple[str, ...], int]]:
+    """Return a covering part of `instantiations`: every kernel, threads and types in turn."""
+    result = []
+    for file, names, least in instantiations():
+        groups: dict[str, list[str]] = {}
+        for name in names:
+            groups.setdefault(name.partition("<")[0], []).append(name)
+        result.append((file, tuple(group[k % len(group)] for k, group in enumerate(groups.values())), least))
+    return result
