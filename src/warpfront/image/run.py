@@ -66,6 +66,7 @@ PATHS = (
 )
 
 
+@lru_cache(maxsize=1024)
 def choice(
     problem: ImageProblem, device: dispatch.Device, path: str, have: capability.Capability | None
 ) -> dispatch.Choice:
