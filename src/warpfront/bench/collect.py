@@ -57,7 +57,8 @@ def collected(
     InvalidValueError
         No samples, or a wrong output without its reason.
     """
-    samples = tuple(float(value) for value in seconds)
+    # No clock has more digits, and files of all samples stay small.
+    samples = tuple(float(f"{value:.6g}") for value in seconds)
     if not samples:
         raise InvalidValueError(
             "a measurement needs at least one sample; one that failed is made by refused()"

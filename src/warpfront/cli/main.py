@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "info": "warpfront.cli.info:info",
     "bench": "warpfront.cli.bench:bench",
     "gate": "warpfront.cli.gate:gate",
+    "report": "warpfront.cli.report:report",
     "doctor": "warpfront.cli.doctor:doctor",
     "verify": "warpfront.cli.verify:verify",
     "explain": "warpfront.cli.explain:explain",

@@ -16,7 +16,7 @@ from warpfront.bench.suites.generic import Comparison, installed, suite
 
 __all__ = ["run"]
 
-MARKET = {"spot": 100.0, "strike": 100.0, "rate": 0.05, "volatility": 0.2, "maturity": 1.0}
+MARKET: dict[str, Any] = {"spot": 100.0, "strike": 100.0, "rate": 0.05, "volatility": 0.2, "maturity": 1.0}
 # Paths NumPy holds at a time: its arrays stay in cache.
 _PIECE = 1 << 16
 
