@@ -15,6 +15,7 @@ from warpfront.report import Inertia
 
 if TYPE_CHECKING:
     from warpfront.sparse.interface import cholesky, factorized, ldlt, spsolve
+    from warpfront.sparse.lu import splu, spsolve_triangular
     from warpfront.sparse.solver import DirectSolver
 
     __version__: str
@@ -25,7 +26,9 @@ _LAZY = {
     "cholesky": "warpfront.sparse.interface",
     "factorized": "warpfront.sparse.interface",
     "ldlt": "warpfront.sparse.interface",
+    "splu": "warpfront.sparse.lu",
     "spsolve": "warpfront.sparse.interface",
+    "spsolve_triangular": "warpfront.sparse.lu",
 }
 
 __all__ = [
@@ -37,7 +40,9 @@ __all__ = [
     "errors",
     "factorized",
     "ldlt",
+    "splu",
     "spsolve",
+    "spsolve_triangular",
 ]
 
 

@@ -90,6 +90,7 @@ def _options(values: NDArray[Any], settings: Settings, threads: int) -> FactorOp
         cholesky=False,
         threads=threads,
         pivot_threshold=settings["pivot_threshold"],
+        diagonal_share=settings["diag_pivot_thresh"],
         zero_pivot=max(settings["zero_pivot_tol"], 8 * eps if eps > 1e-10 else 0.0),
         pivot_epsilon=max(settings["pivot_epsilon"], 8 * eps if settings["pivot_epsilon"] else 0.0),
         perturb=settings["on_unstable"] == "perturb" and settings["pivot_epsilon"] > 0,

@@ -83,6 +83,13 @@ SETTINGS: dict[str, Setting] = {
     "block_triangular": Setting(
         True, bool, (), "analysis", "LU: factor only the diagonal blocks of the block triangular form"
     ),
+    "diag_pivot_thresh": Setting(
+        0.5,
+        float,
+        (0.0, 1.0),
+        "factorization",
+        "LU: share of the largest entry of its column from which the diagonal is taken without an exchange",
+    ),
     "stale_matching": Setting(
         "rescale",
         str,

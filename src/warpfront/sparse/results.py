@@ -29,10 +29,17 @@ __all__ = ["memory_estimates", "raise_outcome", "read_result", "reciprocal_condi
 
 
 def _diagonal(solver: DirectSolver) -> NDArray[np.float64]:
-    """D (LDL^T) or the squared diagonal of L (LL^T) of the scaled matrix, in the caller's numbering."""
+    """D (LDL^T), squared diagonal of L (LL^T) or diagonal of U (LU) of the scaled matrix, caller's columns."""
     from warpfront.sparse.numeric.readout import pivots
+    from warpfront.sparse.numeric.readout_lu import lu_orders, lu_pivots
 
-    return pivots(solver._usable())[0]
+    factor = solver._usable()
+    if factor.symbolic.general is None:
+        return pivots(factor)[0]
+    by_pivot = lu_pivots(factor)
+    by_column = np.empty_like(by_pivot)
+    by_column[lu_orders(factor)[1]] = by_pivot
+    return by_column
 
 
 def _entries(solver: DirectSolver) -> int:
@@ -47,12 +54,48 @@ def _scale(solver: DirectSolver) -> NDArray[np.float64]:
     return np.ones(solver._symbolic.n) if scale is None else scale.copy()
 
 
+def _scale_columns(solver: DirectSolver) -> NDArray[np.float64]:
+    factor = solver._factored()
+    scale = factor.scale if factor.symbolic.general is None else factor.col_scale
+    return np.ones(solver._symbolic.n) if scale is None else scale.copy()
+
+
+def _lu_only(solver: DirectSolver, name: str) -> Any:
+    general = solver._symbolic.general
+    if general is None:
+        raise NotSupportedError(
+            f"{name!r} belongs to LU (structure 'G'); this is structure {solver._system.structure!r}"
+        )
+    return general
+
+
+def _pivot_order(solver: DirectSolver, name: str, side: int) -> NDArray[np.int64]:
+    from warpfront.sparse.numeric.readout_lu import lu_orders
+
+    _lu_only(solver, name)
+    return lu_orders(solver._usable())[side]
+
+
+def _rows(solver: DirectSolver) -> NDArray[np.int32]:
+    general = solver._symbolic.general
+    order: NDArray[np.int32] = (solver._symbolic.perm if general is None else general.rows).copy()
+    return order
+
+
+def _matching(solver: DirectSolver) -> NDArray[np.int32]:
+    rows = _lu_only(solver, "perm_matching").rows
+    row_of = np.empty_like(rows)
+    row_of[solver._symbolic.perm] = rows
+    return row_of
+
+
 _AFTER_ANALYSIS: dict[str, Callable[[DirectSolver], Any]] = {
     "lu_nnz": _entries,
     "flops": lambda s: s._symbolic.flops,
     "nsuperpanels": lambda s: s._symbolic.n_supernodes,
-    "perm_reorder_row": lambda s: s._symbolic.perm.copy(),
+    "perm_reorder_row": _rows,
     "perm_reorder_col": lambda s: s._symbolic.perm.copy(),
+    "perm_matching": _matching,
     "memory_estimates": lambda s: s.memory_estimates,
 }
 _AFTER_FACTOR: dict[str, Callable[[DirectSolver], Any]] = {
@@ -61,7 +104,9 @@ _AFTER_FACTOR: dict[str, Callable[[DirectSolver], Any]] = {
     "npivots": lambda s: s.pivot_stats.perturbed,
     "diag": _diagonal,
     "scale_row": _scale,
-    "scale_col": _scale,
+    "scale_col": _scale_columns,
+    "perm_row": lambda s: _pivot_order(s, "perm_row", 0),
+    "perm_col": lambda s: _pivot_order(s, "perm_col", 1),
 }
 
 
@@ -86,8 +131,9 @@ def memory_estimates(solver: DirectSolver) -> dict[str, int]:
     if solver._symbolic is None:
         raise NotAnalyzedError("memory_estimates before analyze()")
     plan = solver._symbolic.plan
-    factor = 8 * int(plan.panel_ptr[-1])
-    stack = 8 * (solver._symbolic.stack_words + solver._symbolic.root_words)
+    item = solver._values.itemsize
+    factor = item * int(plan.panel_ptr[-1]) * (1 if solver._symbolic.general is None else 2)
+    stack = item * (solver._symbolic.stack_words + solver._symbolic.root_words)
     index = sum(int(array.nbytes) for array in plan)
     return {
         "factor": factor,
@@ -109,6 +155,14 @@ def reciprocal_condition(solver: DirectSolver) -> float:
     if n == 0:
         return 1.0
     pattern = solver._system.pattern
+    if factor.symbolic.general is not None:
+        from warpfront.sparse.solve._general_residual_kernels import general_sums
+
+        norm = float(general_sums(pattern.ptr, pattern.ind, solver._values, 1).max())
+        product = norm * inverse_norm_estimate(
+            n, solver._solve_once, lambda b: solver._solve_once(b, "H"), solver._values.dtype
+        )
+        return 1.0 / product if np.isfinite(product) and product > 0 else 0.0
     norm = float(kernels.row_sums(pattern.ptr, pattern.ind, solver._values).max())
     product = norm * inverse_norm_estimate(n, solver._solve_once)
     return 1.0 / product if np.isfinite(product) and product > 0 else 0.0

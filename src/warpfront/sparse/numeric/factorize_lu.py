@@ -81,7 +81,9 @@ def choose_scaling(symbolic: Symbolic, values: NDArray[Any], wanted: str) -> Sca
     return Scaling(rows, cols, weak_anew, True, how)
 
 
-def _quality(symbolic: Symbolic, values: NDArray[Any], rows: Floats, cols: Floats) -> tuple[int, float, float]:
+def _quality(
+    symbolic: Symbolic, values: NDArray[Any], rows: Floats, cols: Floats
+) -> tuple[int, float, float]:
     """Weak matched entries; smallest and largest of the columns' largest scaled entries."""
     from warpfront.sparse.numeric._scale_kernels import scale_general
 
