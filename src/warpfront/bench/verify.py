@@ -115,6 +115,23 @@ ROOMS: dict[str, Room] = {
         kernels="warpfront.image._edges_cuda:instantiations",
         subset="warpfront.image._edges_cuda:subset",
     ),
+    "batched": Room(
+        "batched",
+        {
+            "plan": ("tests/batched/test_plan.py", "tests/batched/test_device_calls.py"),
+            "oracle": (
+                "tests/batched/test_oracle.py",
+                "tests/batched/test_batched.py",
+                "-m",
+                "not cuda and not simt",
+            ),
+            "simt": ("tests/batched", "-m", "simt"),
+            "cuda": ("tests/batched", "-m", "cuda"),
+        },
+        kernels="warpfront.batched._batched_cuda:instantiations",
+        subset="warpfront.batched._batched_cuda:subset",
+        bench="warpfront.bench.suites.batched_gpu:checks",
+    ),
     "linalg": Room(
         "linalg",
         {

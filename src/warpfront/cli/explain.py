@@ -11,6 +11,8 @@ __all__ = ["OPERATIONS", "explain"]
 
 # Operation -> function that takes (sizes, options) and returns the decisions, and what its sizes are.
 OPERATIONS: dict[str, tuple[str, str]] = {
+    "batched": ("_batched", "[N [NRHS [BATCH]]]"),
+    "batched-lu": ("_batched_lu", "[N [NRHS [BATCH]]]"),
     "transpose": ("_transpose", "M N [BATCH]"),
     "edges": ("_edges", "HEIGHT WIDTH [BATCH]"),
 }
@@ -77,3 +79,27 @@ def _edges(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
         raise InvalidValueError(f"edges takes its sizes as {OPERATIONS['edges'][1]}, got {len(sizes)}")
     batch = sizes[2] if len(sizes) == 3 else 1
     return explain_edges(sizes[0], sizes[1], batch=batch, device=options["device"], path=options["path"])
+
+
+def _batched(sizes: tuple[int, ...], options: dict[str, Any], method: str = "cholesky") -> Any:
+    import numpy as np
+
+    from warpfront.batched.explain import explain_batched, shared_memory_table
+    from warpfront.errors import InvalidValueError
+
+    try:
+        kind = np.dtype(options["dtype"])
+    except TypeError as error:
+        raise InvalidValueError(f"no such element type: {options['dtype']!r}") from error
+    if not sizes:
+        return shared_memory_table(method, kind)
+    if len(sizes) > 3:
+        raise InvalidValueError(f"batched takes its sizes as N [NRHS [BATCH]], got {len(sizes)}")
+    n, nrhs, batch = (*sizes, *(1, 1)[len(sizes) - 1 :])
+    return explain_batched(
+        n, nrhs, batch=batch, dtype=kind, method=method, device=options["device"], path=options["path"]
+    )
+
+
+def _batched_lu(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
+    return _batched(sizes, options, "lu")

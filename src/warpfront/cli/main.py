@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "warpfront.cli.analyze:analyze",
     "price": "warpfront.cli.price:price",
     "edges": "warpfront.cli.edges:edges",
+    "batched": "warpfront.cli.batched:app",
     "info": "warpfront.cli.info:info",
     "bench": "warpfront.cli.bench:bench",
     "gate": "warpfront.cli.gate:gate",
