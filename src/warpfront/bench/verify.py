@@ -105,6 +105,16 @@ ROOMS: dict[str, Room] = {
         },
         kernels="warpfront.dense._transpose_cuda:instantiations",
     ),
+    "montecarlo": Room(
+        "montecarlo",
+        {
+            "oracle": ("tests/montecarlo", "-m", "not cuda and not simt"),
+            "simt": ("tests/montecarlo", "-m", "simt"),
+            "cuda": ("tests/montecarlo", "-m", "cuda"),
+        },
+        kernels="warpfront.montecarlo._cuda:instantiations",
+        subset="warpfront.montecarlo._cuda:subset",
+    ),
     "edges": Room(
         "edges",
         {

@@ -15,6 +15,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "batched-lu": ("_batched_lu", "[N [NRHS [BATCH]]]"),
     "transpose": ("_transpose", "M N [BATCH]"),
     "edges": ("_edges", "HEIGHT WIDTH [BATCH]"),
+    "price": ("_price", "none (the precision of paths is --dtype)"),
 }
 
 
@@ -103,3 +104,12 @@ def _batched(sizes: tuple[int, ...], options: dict[str, Any], method: str = "cho
 
 def _batched_lu(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
     return _batched(sizes, options, "lu")
+
+
+def _price(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
+    from warpfront.errors import InvalidValueError
+    from warpfront.montecarlo import explain_price
+
+    if sizes:
+        raise InvalidValueError(f"price takes no sizes, got {len(sizes)}")
+    return explain_price(device=options["device"], path=options["path"], precision=options["dtype"])

@@ -293,6 +293,8 @@ def explain_price(
     capability_ : Capability, optional
         Ask for another device than the one here.
     """
+    if precision not in ("float64", "float32"):
+        raise InvalidValueError(f'precision must be "float64" or "float32", got {precision!r}')
     have = capability_ or (capability.probe(0) if capability.missing() is None else None)
     problem = _Problem(precision, device != "cpu" and have is not None)
     policy = dispatch.Policy(device=device, path=path)
