@@ -84,6 +84,46 @@ def test_check_finds_a_stale_page(tree):
     assert performance.main(["--root", str(tree), "--check"]) == 1
 
 
+def test_blocks_of_other_pages_are_filled_from_their_record(tree, capsys):
+    begin, end = "<!-- records: {} -->\n", "<!-- end of records -->"
+    page, readme = tree / "docs" / "room.md", tree / "README.md"
+    page.write_text(f"before\n\n{begin.format('a-cpu/test.json')}old\n{end}\nafter\n")
+    readme.write_text(f"top\n{begin.format('summary')}{end}\n")
+    (tree / "docs" / "plain.md").write_text("no block\n")
+    assert performance.main(["--root", str(tree), "--check"]) == 1
+    assert {line.split()[0] for line in capsys.readouterr().err.splitlines()} == {
+        "docs/performance.md", "docs/room.md", "README.md",
+    }  # fmt: skip
+    assert performance.main(["--root", str(tree)]) == 0
+    assert performance.main(["--root", str(tree), "--check"]) == 0
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith(f"{end}\nafter\n")
+    assert "| tiny | 3 | 2 ms ±100%" in text
+    assert "old" not in text
+    assert "| test | a-cpu | solve | 1 | 0.25 | 0.25 | 0.25 |" in readme.read_text()
+    page.write_text(f"{begin.format('a-cpu/none.json')}{end}\n")
+    with pytest.raises(SystemExit, match=r"there is no record a-cpu/none.json; there are a-cpu/test.json"):
+        performance.main(["--root", str(tree)])
+
+
+def test_a_ceiling_is_no_peer_and_gives_shares(tree):
+    path = tree / "benchmarks" / "records" / "a-cpu" / "test.json"
+    made = record.read(path)
+    row = made.rows[0]
+    bounded = replace(row, contenders={**row.contenders, "copy": timed([1e-3] * 3)}, reference="copy")
+    record.write(replace(made, rows=[bounded]), path)
+    performance.main(["--root", str(tree)])
+    text = (tree / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert (
+        "| case | n | ours | compilation | of the ceiling | peer | liar | away | copy | fastest right peer |"
+        in text
+    )
+    line = next(line for line in text.splitlines() if line.startswith("| tiny | 3"))
+    assert "| 50.0% |" in line
+    assert line.endswith("| peer |")
+
+
 def test_the_page_in_this_tree_is_what_its_records_give():
     assert performance.main(["--check"]) == 0, "run python tools/build_performance.py"
 
