@@ -67,7 +67,7 @@ def test_a_folder_of_images(tmp_path, capsys):
 @pytest.mark.parametrize("layout", ["packed", "planar"])
 def test_a_photograph_in_every_layout(tmp_path, layout):
     out = tmp_path / "out"
-    line = ["edges", str(PICTURE), "-o", str(out), "--layout", layout, "--no-sheet", "--magnitude"]
+    line = ["edges", str(PICTURE), "-o", str(out), "--layout", layout, "--no-sheet", "--threshold", "none"]
     assert main([*line, "--norm", "l2", "--taps", "7"]) == 0
     expected = edges(load(PICTURE), taps=7, threshold=None, norm="l2")
     assert np.array_equal(load(out / PICTURE.name), expected)
@@ -96,6 +96,7 @@ def test_files_that_cannot_be_read_are_named_and_the_others_done(tmp_path, capsy
     [
         (["--border", "mirror"], "border must be one of"),
         (["--threshold", "300"], "threshold must be"),
+        (["--threshold", "high"], "threshold must be a whole number from 0 to 255, or none"),
         (["--sigma", "9"], "at most 31"),
         (["--taps", "4"], "odd number"),
         (["--norm", "max"], "l1 or l2"),

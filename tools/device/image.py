@@ -100,6 +100,17 @@ def start_checks(out):
             tool, "--tool", check, "--error-exitcode", "1", "--target-processes", "all", *quiet, python, here,
             "--driver",
         ]  # fmt: skip
+    profiler = which("ncu") or "/usr/local/cuda/bin/ncu"
+    if Path(profiler).is_file():
+        sections = (
+            "SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "WarpStateStats", "Occupancy",
+            "InstructionStats", "SchedulerStats", "LaunchStats", "SourceCounters",
+        )  # fmt: skip
+        commands["ncu"] = [
+            profiler, "--clock-control", "none", "--kernel-name", "regex:image_", "--csv", "--page", "raw",
+            *(word for section in sections for word in ("--section", section)),
+            "--log-file", str(out / "ncu.csv"), python, str(Path(here).with_name("image_measure.py")), "profile", str(out),
+        ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_IN_MEMORY": "1"}
     running = {}
     for name, command in commands.items():
@@ -216,8 +227,12 @@ def main():
     print(f"[{perf_counter() - STARTED:.0f} s] build", flush=True)
     if options.phase == "check":
         if not options.dry:
+            from image_report import counters
+
             checks = finish_checks(start_checks(options.out), options.out, STARTED + 140)
-            failed += [name for name, found in checks.items() if found["exit"] != 0]
+            # Where the profiler may not read counters, that is no finding about a kernel.
+            failed += [name for name, found in checks.items() if found["exit"] != 0 and name != "ncu"]
+            print(counters(options.out / "ncu.csv"), flush=True)
             (options.out / "check.json").write_text(json.dumps(checks, indent=1))
     else:
         limits = {"kernels": 22, "stages": 16, "pipeline": 18, "crossover": 12}

@@ -218,6 +218,23 @@ def kernels(out, dry):
     save(out, "kernels", record)
 
 
+def profile(out, dry):
+    """One launch each of the fused kernel and the single stages, for the profiler."""
+    import cupy
+
+    stream = cupy.cuda.get_current_stream().ptr
+    packed, gray = Bench("packed", images=1), Bench("gray", images=1)
+    for bench, what in (
+        (packed, EDGES),
+        (packed, operation("gray")),
+        (gray, operation("blur", sigma=1.1, taps=5)),
+        (gray, operation("edges", threshold=100)),
+        (packed, operation("edges", sigma=5, threshold=100)),
+    ):
+        bench.calls(what)[0](stream)
+    cupy.cuda.get_current_stream().synchronize()
+
+
 def stages(out, dry):
     """Single stages and the chain in every layout, beside copies of as many bytes."""
     if dry:
@@ -308,11 +325,12 @@ def stream_once(shape, count, slots, streams, graphs, engine="cuda"):
     total = sum(d.end_seconds - d.begin_seconds for d in spans["d2h"])
     busy = covered([(0.0, 1e9)], [(h.begin_seconds, h.end_seconds) for h in spans["h2d"]])
     nbytes = count * int(np.prod(shape))
+    latency = (record.latency_p50_seconds, record.latency_p95_seconds, record.latency_p99_seconds)
     return {
         "shape": list(shape), "slots": slots, "streams": streams, "graphs": graphs, "seconds": record.seconds,
         "h2d_bytes_per_second": nbytes / record.seconds, "images_per_second": record.images_per_second,
         "d2h_inside_h2d": inside / total if total else 0.0, "h2d_busy": busy / record.seconds,
-        "latency_ms": [1e3 * v for v in (record.latency_p50_seconds, record.latency_p95_seconds, record.latency_p99_seconds)],
+        "latency_ms": [1e3 * v for v in latency],
         "stages_ms": {s.stage: 1e3 * s.median_seconds for s in record.stages},
         "graphs_built": record.graphs_built, "graphs_replayed": record.graphs_replayed,
     }  # fmt: skip
@@ -383,6 +401,11 @@ def save(out, name, record):
 
 if __name__ == "__main__":
     folder = Path(sys.argv[2])
-    {"kernels": kernels, "stages": stages, "pipeline": pipeline, "crossover": crossover}[sys.argv[1]](
-        folder, "--dry" in sys.argv
-    )
+    SECTIONS = {
+        "kernels": kernels,
+        "stages": stages,
+        "pipeline": pipeline,
+        "crossover": crossover,
+        "profile": profile,
+    }
+    SECTIONS[sys.argv[1]](folder, "--dry" in sys.argv)

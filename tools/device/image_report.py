@@ -2,7 +2,48 @@
 
 from __future__ import annotations
 
+import csv
 import json
+
+# Profiler's counter -> short name.
+COUNTERS = {
+    "gpu__time_duration.sum": "time",
+    "smsp__inst_executed.sum": "warp instructions",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active": "issue %",
+    "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active": "alu %",
+    "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": "fma %",
+    "sm__inst_executed_pipe_fmaheavy.avg.pct_of_peak_sustained_active": "fma heavy %",
+    "sm__inst_executed_pipe_fp16.avg.pct_of_peak_sustained_active": "fp16 %",
+    "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active": "lsu %",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy %",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "dram %",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed": "l2 %",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active": "l1 %",
+    "l1tex__data_bank_conflicts_pipe_lsu.sum": "bank conflicts",
+    "launch__registers_per_thread": "registers",
+}
+
+
+def counters(path):
+    """The profiler's main counters, one line a kernel; its stall reasons above 5 percent of the warps' time."""
+    if not path.is_file():
+        return "no profile"
+    lines = [line for line in path.read_text(errors="replace").splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(lines))
+    if len(rows) < 2:
+        return "no profile: " + path.read_text(errors="replace")[-300:]
+    shown = []
+    for row in rows[1:]:  # the first holds the units
+        found = [f"{short} {row[name]}" for name, short in COUNTERS.items() if row.get(name)]
+        stalls = {
+            name.split("stalled_")[1].split("_per")[0].split(".")[0]: float(value.replace(",", "") or 0)
+            for name, value in row.items()
+            if name and "issue_stalled" in name and "ratio" in name and value
+        }
+        worst = sorted(stalls.items(), key=lambda kv: -kv[1])[:5]
+        shown.append(f"{row.get('Kernel Name', '?')[:40]}: " + ", ".join(found))
+        shown.append("    stalls " + ", ".join(f"{name} {value:.2f}" for name, value in worst))
+    return "\n".join(shown)
 
 
 def median(values):

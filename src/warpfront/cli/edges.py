@@ -22,31 +22,35 @@ __all__ = ["edges"]
 SHEET = "contact-sheet.png"
 
 
+Inputs = Annotated[list[Path], typer.Argument(metavar="IN...", help="PNG or JPEG files, or folders of them.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the results (PNG).")]
+Sigma = Annotated[float, typer.Option(help="Blur in pixels; 0: the 5-tap kernel 1/16 [1 4 6 4 1].")]
+Taps = Annotated[
+    int | None, typer.Option(help="Taps of the blur, odd, 1 to 31. Default: from sigma.", show_default=False)
+]
+Threshold = Annotated[
+    str, typer.Option(help="An edge is a magnitude above this, 0 to 255; none: write the magnitude itself.")
+]
+Border = Annotated[str, typer.Option(help="clamp, reflect, reflect101, wrap or zero.")]
+Norm = Annotated[str, typer.Option(help="l1: |gx| + |gy|; l2: the Euclidean length.")]
+Layout = Annotated[str, typer.Option(help="In memory: packed, planar, or gray (gray files only).")]
+Slots = Annotated[int, typer.Option(min=1, max=64, help="Images in flight.")]
+Report = Annotated[Path | None, typer.Option(help="Write the record of the run as JSON.", show_default=False)]
+
+
 def edges(
-    inputs: Annotated[
-        list[Path], typer.Argument(metavar="IN...", help="PNG or JPEG files, or folders of them.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results (PNG).")],
-    sigma: Annotated[float, typer.Option(help="Blur in pixels; 0: the 5-tap kernel 1/16 [1 4 6 4 1].")] = 0.0,
-    taps: Annotated[
-        int | None,
-        typer.Option(help="Taps of the blur, odd, 1 to 31. Default: from sigma.", show_default=False),
-    ] = None,
-    threshold: Annotated[int, typer.Option(help="An edge is a magnitude above this, 0 to 255.")] = 100,
-    magnitude: Annotated[
-        bool, typer.Option("--magnitude", help="Write magnitudes, without a threshold.")
-    ] = False,
-    border: Annotated[str, typer.Option(help="clamp, reflect, reflect101, wrap or zero.")] = "reflect101",
-    norm: Annotated[str, typer.Option(help="l1: |gx| + |gy|; l2: the Euclidean length.")] = "l1",
-    layout: Annotated[
-        str, typer.Option(help="In memory: packed, planar, or gray (gray files only).")
-    ] = "packed",
+    inputs: Inputs,
+    output: Output,
+    sigma: Sigma = 0.0,
+    taps: Taps = None,
+    threshold: Threshold = "100",
+    border: Border = "reflect101",
+    norm: Norm = "l1",
+    layout: Layout = "packed",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    slots: Annotated[int, typer.Option(min=1, max=64, help="Images in flight.")] = 4,
+    slots: Slots = 4,
     sheet: Annotated[bool, typer.Option("--sheet/--no-sheet", help=f"Write {SHEET}.")] = True,
-    report: Annotated[
-        Path | None, typer.Option(help="Write the record of the run as JSON.", show_default=False)
-    ] = None,
+    report: Report = None,
 ) -> None:
     """Find edges in image files: gray, Gaussian blur, Sobel, threshold.
 
@@ -64,7 +68,7 @@ def edges(
     pipeline = EdgePipeline(
         sigma=sigma,
         taps=taps,
-        threshold=None if magnitude else threshold,
+        threshold=_level(threshold),
         border=border,
         norm=norm,
         layout=layout,
@@ -75,20 +79,12 @@ def edges(
     _warm(pipeline)
     work = _Work(layout, _shown(len(found)) if sheet else set())
     with _progress(len(found)) as advance:
-        for _ in pipeline.run(
-            list(enumerate(found)),
-            decode=work.decode,
-            encode=work.encode,
-        ):
+        for _ in pipeline.run(list(enumerate(found)), decode=work.decode, encode=work.encode):
             advance()
     written = [str(output)]
-    if sheet and work.pairs:
-        from warpfront.image.sheet import contact_sheet
-
-        title = f"{len(found) - len(work.failed)} images, {_blur(sigma, taps)}, " + (
-            "magnitude" if magnitude else f"threshold {threshold}"
-        )
-        contact_sheet([work.pairs[k] for k in sorted(work.pairs)], title, output / SHEET)
+    if work.pairs:
+        title = f"{len(found) - len(work.failed)} images, {_blur(sigma, taps)}, threshold {threshold}"
+        work.write_sheet(title, output / SHEET)
         written.append(str(output / SHEET))
     record = _without_failed(pipeline.record, len(work.failed))
     if report is not None:
@@ -139,6 +135,26 @@ class _Work:
             from warpfront.image.sheet import pair_of
 
             self.pairs[number] = pair_of(file.source.name, self._before.pop(number), found, self.layout)
+
+    def write_sheet(self, title: str, path: Path) -> None:
+        """Write the contact sheet of what was shown."""
+        from warpfront.image.sheet import contact_sheet
+
+        contact_sheet([self.pairs[k] for k in sorted(self.pairs)], title, path)
+
+
+def _level(text: str) -> int | None:
+    """Return the threshold as a number, ``None`` for the magnitude itself."""
+    from warpfront.errors import InvalidValueError
+
+    if text.lower() == "none":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidValueError(
+            f"threshold must be a whole number from 0 to 255, or none, got {text!r}"
+        ) from None
 
 
 def _shown(count: int) -> set[int]:
