@@ -73,7 +73,8 @@ SPECIFIED_DATA = [
 EXAMPLES = {
     "reordering_alg": "natural", "user_perm": [2, 0, 1], "scaling": "none", "pivot_threshold": 0.1,
     "pivot_epsilon": 1e-10, "zero_pivot_tol": 1e-13, "on_unstable": "perturb", "host_nthreads": 2,
-    "deterministic_mode": False, "ir_n_steps": 4, "ir_tol": 1e-6,
+    "deterministic_mode": False, "ir_n_steps": 4, "ir_tol": 1e-6, "matching_alg": "none",
+    "block_triangular": False, "stale_matching": "analyze", "diag_pivot_thresh": 1.0,
 }  # fmt: skip
 WRONG = {
     str: [1, None, "nonsense", ["amd"], np.array([1, 2]), b"amd"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warpfront.errors import NotFactorizedError, NotSupportedError, Status
+from warpfront.errors import InvalidValueError, NotFactorizedError, NotSupportedError, Status
 from warpfront.report import Inertia, PivotStats, SolverReport
 from warpfront.sparse.parameters import Settings
 from warpfront.sparse.phases import fit_settings
@@ -77,8 +77,13 @@ class Readings:
 
     def set(self, name: str, value: Any) -> None:
         """Set a parameter by its cuDSS name; phases that read it run again when next needed."""
+        before = dict(self._settings.values)
         phase = self._settings.set(name, value)
-        fit_settings(self._system, self._settings)
+        try:
+            fit_settings(self._system, self._settings)
+        except InvalidValueError:
+            self._settings.values = before
+            raise
         if phase == "analysis":
             self._symbolic = self._factor = self._refiner = None
         elif phase == "factorization":
