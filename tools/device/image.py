@@ -57,7 +57,7 @@ def compile_one(job):
 
 def build(phase, arch):
     """Compile what the phase needs, in parallel, into the disk cache."""
-    from image_measure import variants
+    from image_bench import variants
 
     from warpfront.image import _edges_cuda as plans
 

@@ -1,0 +1,167 @@
+"""What image_measure.py measures: variants of the fused kernel, buffers and launches, copies, torch's chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from warpfront.image import _edges_cuda as plans
+from warpfront.image.layout import contiguous_pixels
+from warpfront.image.operation import operation
+
+HD = (32, 1080, 1920)
+SHAPES = {"packed": (*HD, 3), "planar": (HD[0], 3, *HD[1:]), "rgba": (*HD, 4), "gray": HD}
+EDGES = operation("edges", sigma=1.1, taps=5, threshold=100)
+TILES = [
+    (128, 64, 128, 8), (128, 32, 64, 8), (128, 64, 64, 16), (256, 32, 128, 8), (256, 64, 256, 8), (256, 64, 128, 16),
+    (128, 32, 128, 4), (64, 64, 64, 8), (128, 128, 256, 8), (128, 128, 128, 16), (128, 54, 96, 9), (128, 72, 128, 9),
+    (128, 60, 160, 6), (128, 60, 96, 12), (128, 120, 160, 12), (64, 72, 64, 9), (192, 54, 160, 9), (64, 120, 96, 10),
+    (128, 30, 96, 5), (128, 36, 96, 6), (64, 32, 32, 8), (64, 36, 64, 6), (256, 36, 192, 6), (384, 36, 256, 9),
+]  # fmt: skip
+DEFINES = ((), (("WF_LOAD16", "wf::load16_stream"),), (("WF_DOWN_RUN", "6"),), (("WF_DOWN_RUN", "11"),))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of running the fused kernel."""
+
+    expression: str
+    tile: tuple[int, int, int, int]
+    defines: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self):
+        more = "".join(f" {value.rpartition(':')[2]}" for _, value in self.defines)
+        return "x".join(map(str, self.tile)) + more
+
+
+def variants():
+    return [
+        Variant(plans._chain(3, EDGES.radius, 0, tile), tile, defines)
+        for tile in TILES
+        for defines in DEFINES[:1]
+    ] + [Variant(plans._chain(3, EDGES.radius, 0, tile), tile, d) for tile in TILES[:4] for d in DEFINES[1:]]
+
+
+def described(layout, shape):
+    return contiguous_pixels(shape, "packed" if layout == "rgba" else layout)
+
+
+class Bench:
+    """Buffers on the device, launches of ours, and a reference for each."""
+
+    def __init__(self, layout, images=2):
+        import cupy
+
+        rng = np.random.default_rng(7)
+        shape = SHAPES[layout]
+        self.layout = "packed" if layout == "rgba" else layout
+        self.pixels = described(layout, shape)
+        # Natural-looking content costs the same as noise here: nothing depends on values.
+        self.host = rng.integers(0, 256, (1, *shape[1:]), np.uint8)
+        self.sources = [cupy.asarray(np.repeat(self.host, shape[0], 0)) for _ in range(images)]
+        self.outs = [cupy.zeros(2 * self.pixels.size, cupy.int16) for _ in range(images)]
+
+    def calls(self, what, tile=plans.TILE, defines=(), aligned=True):
+        from warpfront.backend import compile as compiling
+        from warpfront.backend import cuda
+
+        pixels, item = self.pixels, 2 if what.stage == "sobel" else 1
+        pitch = pixels.width * item
+        made = plans.plan(
+            what,
+            pixels,
+            src_align=16 if aligned else 4,
+            dst_align=16,
+            dst_pitch=pitch,
+            dst_stride=pitch * pixels.height,
+            tile=tile,
+        )
+        options = compiling.CompileOptions(defines=defines)
+        kernel = cuda.load(plans.SOURCE, made.expression, made.signature, 0, options)
+
+        def call_for(source, out):
+            # gx in the first half of the memory, gy in the second
+            pointers = (out.data.ptr, out.data.ptr + item * pixels.size)[: made.outputs]
+            arguments = (*pointers, source.data.ptr, *made.tail)
+            return lambda stream: kernel.launch(
+                stream, made.blocks, made.threads, arguments, made.shared_bytes
+            )
+
+        return [call_for(s, o) for s, o in zip(self.sources, self.outs, strict=True)]
+
+    def wrong(self, what, calls):
+        """Run the first call on poison; compare the first and the last image."""
+        import cupy
+
+        from warpfront.image.run import apply
+
+        self.outs[0].view(cupy.uint8).fill(0xA5)
+        calls[0](cupy.cuda.get_current_stream().ptr)
+        expected = apply(what, self.host[0], self.layout, "rgb", None, "cpu", "auto")
+        pixels = self.pixels
+        shape = (pixels.batch, pixels.height, pixels.width)
+        found = self.outs[0] if what.stage == "sobel" else self.outs[0].view(cupy.uint8)
+        halves = [found[: pixels.size], found[pixels.size :]]
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        for half, want in zip(halves, expected, strict=False):
+            images = half[: pixels.size].reshape(shape)
+            for k in (0, -1):
+                bad = int((cupy.asnumpy(images[k]) != want).sum())
+                if bad:
+                    return f"{bad} pixels of image {k} are wrong"
+        return ""
+
+
+def copy_calls(nbytes):
+    """Device copies that move ``nbytes`` in all (half read, half written)."""
+    import cupy
+
+    half = nbytes // 2
+    pairs = [(cupy.zeros(half, cupy.uint8), cupy.zeros(half, cupy.uint8)) for _ in range(2)]
+    copy = cupy.cuda.runtime.memcpyAsync
+    return [lambda s, d=d, a=a: copy(d.data.ptr, a.data.ptr, half, 3, s) for d, a in pairs]
+
+
+def torch_calls(bench):
+    """The chain in torch, as a user would write it: float16 convolutions on planar images."""
+    import torch
+    from torch.nn import functional
+
+    gray = torch.tensor([0.299, 0.587, 0.114], device="cuda").reshape(1, 3, 1, 1)
+    taps = torch.tensor(EDGES.weights, device="cuda", dtype=torch.float32) / 256
+    gx = torch.tensor([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]], device="cuda").reshape(1, 1, 3, 3)
+    sobel = torch.cat([gx, gx.transpose(2, 3)])
+
+    def chain(x):
+        x = (x.permute(0, 3, 1, 2).float() * gray).sum(1, keepdim=True)
+        x = functional.pad(x, (2, 2, 2, 2), mode="reflect")
+        x = functional.conv2d(functional.conv2d(x, taps.reshape(1, 1, 1, 5)), taps.reshape(1, 1, 5, 1))
+        x = functional.pad(x.round(), (1, 1, 1, 1), mode="reflect")
+        return (functional.conv2d(x, sobel).abs().sum(1) > 100).to(torch.uint8) * 255
+
+    tensor = torch.as_tensor(bench.sources[0], device="cuda")
+
+    def call(stream):
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)), torch.no_grad():
+            chain(tensor)
+
+    return call
+
+
+def events(call, repeats=7):
+    """Seconds of a call between events, for work that cannot be captured."""
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    times = []
+    for k in range(repeats + 2):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record(stream)
+        call(stream.ptr)
+        end.record(stream)
+        end.synchronize()
+        if k >= 2:
+            times.append(1e-3 * cupy.cuda.get_elapsed_time(start, end))
+    return times
