@@ -11,17 +11,31 @@ struct words4 {
   u32 w[4];
 };
 
+// Both halves of a product of 32 bits. As one instruction with two results: from a 64-bit product the compiler makes
+// the same instruction and an addition of zero to the upper half.
+WF_DEVICE void mul_wide(u32 a, u32 b, u32& low, u32& high) {
+#ifdef WARPFRONT_SIMT
+  const u64 p = static_cast<u64>(a) * b;
+  low = static_cast<u32>(p);
+  high = static_cast<u32>(p >> 32);
+#else
+  asm("{\n\t.reg .u64 p;\n\tmul.wide.u32 p, %2, %3;\n\tmov.b64 {%0, %1}, p;\n\t}" : "=r"(low), "=r"(high) : "r"(a), "r"(b));
+#endif
+}
+
 // The words of counter (block, step, stream) under a key of 64 bits.
 WF_DEVICE words4 philox(u64 block, u32 step, u32 stream, u64 key) {
   u32 c0 = static_cast<u32>(block), c1 = static_cast<u32>(block >> 32), c2 = step, c3 = stream;
   u32 k0 = static_cast<u32>(key), k1 = static_cast<u32>(key >> 32);
   WF_UNROLL
   for (int round = 0; round < 10; ++round) {
-    const u64 p0 = static_cast<u64>(0xD2511F53u) * c0, p1 = static_cast<u64>(0xCD9E8D57u) * c2;
-    c0 = static_cast<u32>(p1 >> 32) ^ c1 ^ k0;
-    c2 = static_cast<u32>(p0 >> 32) ^ c3 ^ k1;
-    c1 = static_cast<u32>(p1);
-    c3 = static_cast<u32>(p0);
+    u32 low0, high0, low1, high1;
+    mul_wide(c0, 0xD2511F53u, low0, high0);
+    mul_wide(c2, 0xCD9E8D57u, low1, high1);
+    c0 = high1 ^ c1 ^ k0;
+    c2 = high0 ^ c3 ^ k1;
+    c1 = low1;
+    c3 = low0;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }

@@ -27,6 +27,8 @@ enum coefficient { kDrift, kVol, kScale, kOffset, kShift, kControlShift, kContro
 
 WF_DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
 WF_DEVICE double fused(double a, double b, double c) { return fma(a, b, c); }
+WF_DEVICE float positive(float v) { return fmaxf(v, 0.0f); }
+WF_DEVICE double positive(double v) { return v > 0.0 ? v : 0.0; }
 
 // One path: what a payoff needs to remember.
 template <typename T>
@@ -37,7 +39,7 @@ struct path {
 template <typename T>
 struct settled {
   T payoff, control, delta, vega;
-  bool pays;
+  float pays;  // 0 or 1: counted without a branch, exact
 };
 
 template <int Payoff, bool Greeks, typename T>
@@ -62,29 +64,26 @@ WF_DEVICE settled<T> settle(const path<T>& p, const T (&c)[kCoefficients], T sig
   settled<T> r = {};
   if constexpr (Payoff == kEuropean) {
     const T price = exp2_of(p.x), v = fused(c[kScale], price, c[kOffset]);
-    r.pays = v > T(0);
-    r.payoff = r.pays ? v : T(0);
+    r.pays = v > T(0) ? 1.0f : 0.0f;
+    r.payoff = positive(v);
     if constexpr (Control) r.control = c[kControlScale] * price;
     if constexpr (Greeks) {
-      r.delta = r.pays ? c[kDeltaScale] * price : T(0);
-      r.vega = r.pays ? (c[kScale] * price) * fused(sign, w, -time) : T(0);
+      r.delta = v > T(0) ? c[kDeltaScale] * price : T(0);
+      r.vega = v > T(0) ? (c[kScale] * price) * fused(sign, w, -time) : T(0);
     }
   } else if constexpr (Payoff == kAsian) {
     const T v = fused(c[kScale], p.sum, c[kOffset]);
-    r.pays = v > T(0);
-    r.payoff = r.pays ? v : T(0);
-    if constexpr (Control) {
-      const T g = fused(c[kControlScale], exp2_of(p.log_sum * c[kPerStep]), c[kOffset]);
-      r.control = g > T(0) ? g : T(0);
-    }
+    r.pays = v > T(0) ? 1.0f : 0.0f;
+    r.payoff = positive(v);
+    if constexpr (Control) r.control = positive(fused(c[kControlScale], exp2_of(p.log_sum * c[kPerStep]), c[kOffset]));
     if constexpr (Greeks) {
-      r.delta = r.pays ? c[kDeltaScale] * p.sum : T(0);
-      r.vega = r.pays ? c[kScale] * p.vega_sum : T(0);
+      r.delta = v > T(0) ? c[kDeltaScale] * p.sum : T(0);
+      r.vega = v > T(0) ? c[kScale] * p.vega_sum : T(0);
     }
   } else {
-    const T v = fused(c[kScale], exp2_of(p.x), c[kOffset]), plain = v > T(0) ? v : T(0);
+    const T plain = positive(fused(c[kScale], exp2_of(p.x), c[kOffset]));
     r.payoff = plain * fused(c[kKnockSign], p.alive, c[kKnockBase]);
-    r.pays = r.payoff > T(0);
+    r.pays = r.payoff > T(0) ? 1.0f : 0.0f;
     if constexpr (Control) r.control = plain;
   }
   return r;
@@ -93,14 +92,14 @@ WF_DEVICE settled<T> settle(const path<T>& p, const T (&c)[kCoefficients], T sig
 // Sums of one lane, or of a chunk.
 struct sums {
   double of[kChannels];
-  u32 paying;
+  float paying;
 };
 
 template <bool Antithetic, bool Control, bool Greeks, typename T>
 WF_DEVICE void add_sample(sums& s, settled<T> a, const settled<T>& b, double shift, double control_shift) {
-  s.paying += a.pays ? 1u : 0u;
+  s.paying += a.pays;
   if constexpr (Antithetic) {
-    s.paying += b.pays ? 1u : 0u;
+    s.paying += b.pays;
     a.payoff = T(0.5) * (a.payoff + b.payoff);
     a.control = T(0.5) * (a.control + b.control);
     a.delta = T(0.5) * (a.delta + b.delta);
@@ -124,8 +123,8 @@ WF_DEVICE void add_sample(sums& s, settled<T> a, const settled<T>& b, double shi
   }
 }
 
-// Four samples from their first step to the sums; samples from `left` on do not exist.
-template <typename T, int Payoff, int Steps, bool Antithetic, bool Control, bool Greeks, bool Sobol>
+// Four samples from their first step to the sums; unless `Full`, samples from `left` on do not exist.
+template <typename T, int Payoff, int Steps, bool Antithetic, bool Control, bool Greeks, bool Sobol, bool Full>
 WF_DEVICE void run_block(sums& s, u64 block, i64 left, const T (&c)[kCoefficients], double shift, double control_shift,
                          u64 key, u32 steps, u32 stream, const u32* directions, const u32* shifts) {
   path<T> up[4] = {}, down[4] = {};
@@ -147,7 +146,7 @@ WF_DEVICE void run_block(sums& s, u64 block, i64 left, const T (&c)[kCoefficient
   const T time = c[kVolDt] * static_cast<T>(count);
   WF_UNROLL
   for (int j = 0; j < 4; ++j) {
-    if (j >= left) return;
+    if (!Full && j >= left) return;
     const settled<T> a = settle<Payoff, Control, Greeks>(up[j], c, T(1), w[j], time);
     settled<T> b = {};
     if constexpr (Antithetic) b = settle<Payoff, Control, Greeks>(down[j], c, T(-1), w[j], time);
@@ -178,12 +177,19 @@ __global__ void __launch_bounds__(Lanes)
     const u32 steps = static_cast<u32>(whole[2 * option]), stream = static_cast<u32>(whole[2 * option + 1]);
     const u64 begin = static_cast<u64>(first + item - which * chunks) * (Sweeps * Lanes) + static_cast<u64>(lane);
     sums s = {};
-    for (int sweep = 0; sweep < Sweeps; ++sweep) {
-      const u64 block = begin + static_cast<u64>(sweep * Lanes);
-      const i64 left = n - 4 * static_cast<i64>(block);
-      if (left <= 0) break;
-      run_block<T, Payoff, Steps, Antithetic, Control, Greeks, Sobol>(s, block, left, c, shift, control_shift, key, steps, stream,
-                                                                     directions + replicate * dims * 32, shifts + replicate * dims);
+    const unsigned *columns = directions + replicate * dims * 32, *mine = shifts + replicate * dims;
+    if ((first + item - which * chunks + 1) * (4 * Sweeps * Lanes) <= n) {
+      for (int sweep = 0; sweep < Sweeps; ++sweep)
+        run_block<T, Payoff, Steps, Antithetic, Control, Greeks, Sobol, true>(
+            s, begin + static_cast<u64>(sweep * Lanes), 4, c, shift, control_shift, key, steps, stream, columns, mine);
+    } else {
+      for (int sweep = 0; sweep < Sweeps; ++sweep) {
+        const u64 block = begin + static_cast<u64>(sweep * Lanes);
+        const i64 left = n - 4 * static_cast<i64>(block);
+        if (left <= 0) break;
+        run_block<T, Payoff, Steps, Antithetic, Control, Greeks, Sobol, false>(s, block, left, c, shift, control_shift, key, steps,
+                                                                               stream, columns, mine);
+      }
     }
     s.of[2] = static_cast<double>(s.paying);
     WF_UNROLL
