@@ -50,18 +50,29 @@ def checked_numbers(dtype: str, shift: float, rtol: float | None, atol: float) -
     InvalidValueError
         One is not finite in ``dtype``, or a tolerance is negative.
     """
-    kind = np.dtype(dtype)
-    chosen = 64 * float(np.finfo(kind).eps) if rtol is None else rtol
-    for name, value in (("diagonal_shift", shift), ("symmetry_rtol", chosen), ("symmetry_atol", atol)):
-        if not isinstance(value, Real):
+    for name, value in (("diagonal_shift", shift), ("symmetry_rtol", rtol), ("symmetry_atol", atol)):
+        if not isinstance(value, Real) and not (value is None and name == "symmetry_rtol"):
             raise InvalidValueError(f"{name} must be a number, got {value!r}")
-        with np.errstate(over="ignore"):
-            fine = bool(np.isfinite(kind.type(value)))
-        if not fine:
+    return _checked(dtype, float(shift), None if rtol is None else float(rtol), float(atol))
+
+
+@lru_cache(maxsize=256)
+def _checked(dtype: str, shift: float, rtol: float | None, atol: float) -> Numbers:
+    info = np.finfo(dtype)
+    chosen = 64 * float(info.eps) if rtol is None else rtol
+    for name, value in (("diagonal_shift", shift), ("symmetry_rtol", chosen), ("symmetry_atol", atol)):
+        if not abs(value) <= float(info.max):
             raise InvalidValueError(f"{name} must be finite in {dtype}, got {value!r}")
         if value < 0 and name != "diagonal_shift":
             raise InvalidValueError(f"{name} must not be negative, got {value!r}")
-    return (float(shift), float(chosen), float(atol))
+    return (shift, chosen, atol)
+
+
+@lru_cache(maxsize=8)
+def _bounds(dtype: str) -> tuple[float, int]:
+    """Largest finite number of a type, and the greatest exponent a scale may have."""
+    info = np.finfo(dtype)
+    return float(info.max), int(info.maxexp) - 2
 
 
 def run(
@@ -174,10 +185,10 @@ def _host(x: Any, name: str) -> _Operand:
         raise InvalidValueError(
             f"{name} must be row-major contiguous (no strides, no broadcasting); pass np.ascontiguousarray({name})"
         )
-    if array.dtype.name in plans.DTYPES and not (array.flags.aligned and array.dtype.isnative):
+    if not (array.flags.aligned and array.dtype.isnative):
         raise InvalidValueError(f"{name} must be aligned and of native byte order")
-    address = int(array.__array_interface__["data"][0])
-    return _Operand(name, array, address, array.nbytes, array.shape, array.dtype.name)
+    address = int(array.ctypes.data)
+    return _Operand(name, array, address, array.nbytes, array.shape, arrays.dtype_name(array.dtype))
 
 
 def _host_outputs(p: BatchedProblem, out: Any) -> tuple[_Operand, ...]:
@@ -205,8 +216,8 @@ def _solve_on_cpu(
     blocks = -(-p.batch // lanes)
     work = p.batch * p.n * p.n * (p.n + 2 * p.nrhs)
     threads = max(1, min(settings.threads(), blocks, work // _THREAD_FLOPS))
-    info = np.finfo(a.dtype)
-    values = np.array([*numbers, info.max, 1], a.dtype)
+    largest, limit = _bounds(p.dtype)
+    values = np.array([*numbers, largest, 1], a.dtype)
     flat = [_flat(x) for x in (a, b, results[1], results[0], *results[2:])]
 
     def body(thread: int) -> None:
@@ -216,7 +227,7 @@ def _solve_on_cpu(
         if p.method == "cholesky":
             kernels.cholesky_blocks(*flat, sizes, values)
         else:
-            kernels.lu_blocks(*flat, sizes, values, info.maxexp - 2)
+            kernels.lu_blocks(*flat, sizes, values, limit)
 
     run_threads(threads, body)
 

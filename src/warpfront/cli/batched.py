@@ -12,7 +12,7 @@ from rich.table import Table
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(help="Batched tiny dense solvers.", no_args_is_help=True)
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
