@@ -48,7 +48,7 @@ class Gpu:
     ) -> None:
         """Queue a launch."""
         loaded = cuda.load(kernel.source, kernel.expression, kernel.signature, self.device)
-        numbers = [0 if a is None else a.data.ptr if hasattr(a, "data") else a for a in args]
+        numbers = [a if isinstance(a, int) else 0 if a is None else a.data.ptr for a in args]
         loaded.launch(self.stream.ptr, blocks, threads, numbers, shared_bytes, cooperative=cooperative)
 
     def clear(self, words: Any, first: int, last: int) -> None:
@@ -89,8 +89,8 @@ def search(
 
     gpu = machine or Gpu()
     spare: list[plans.State] = graph._kept.setdefault(("state", variant), [])
-    state = spare.pop() if spare else _state(graph, variant)
-    state = _for_options(graph, state, options, variant)
+    base = spare.pop() if spare else _state(graph, variant)
+    state = _for_options(graph, base, options, variant)
     there = None if sources.size == 1 else cupy.asarray(sources)
     dist, parent = state.dist, state.parent
     if graph.order is None:
@@ -105,7 +105,7 @@ def search(
         dist, parent = outer
         gpu.mark()
     times = gpu.seconds()
-    spare.append(state)
+    spare.append(base)
     table = outcome.table
     if variant == "persistent" and outcome.cycles:
         table[:, 8] = table[:, 8] * (times[0] * 1e9 / outcome.cycles)

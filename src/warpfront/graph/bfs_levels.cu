@@ -15,8 +15,6 @@
 
 namespace wf {
 
-constexpr u32 kWarpArcs = 32, kBlockArcs = 256;
-
 // One reservation for each entry: the ladder's plain queue.
 WF_DEVICE void put_alone(const search& s, u32 level, u32 v, tally& t) {
   const entry e = close_vertex(s, v, t);
@@ -106,6 +104,7 @@ __global__ void __launch_bounds__(Threads) bfs_naive(WF_SEARCH_ARGUMENTS, int le
 template <int Threads, bool Classes, bool Trace>
 __global__ void __launch_bounds__(Threads) bfs_push(WF_SEARCH_ARGUMENTS, int level_, long long items) {
   using namespace wf;
+  constexpr u32 kWarpArcs = 32, kBlockArcs = 256;
   __shared__ vec16 big[Threads];
   __shared__ u32 n_big;
   const search s = WF_SEARCH;

@@ -1,11 +1,17 @@
 // Narrow levels: block 0 alone, the frontier in its shared memory. Included by bfs_persistent.cu, inside namespace wf.
 #pragma once
 
+// Counters of a level, in shared memory; three take turns: one is read, one is added to, one is cleared.
+struct narrow_counts {
+  u32 count, found, spilled, duplicates, tried, pad;
+  unsigned long long out;
+};
+
 // Where block 0 puts what it finds: a ring of shared memory, then the global queue.
 struct ring {
   vec16* items;
   u32 size;
-  u32* count;    // shared
+  narrow_counts* c;
   vec16* out;
   u64* tail;
 };
@@ -16,35 +22,30 @@ WF_DEVICE void put_narrow(const search& s, const ring& r, bool mine, const entry
   const u32 mask = __ballot_sync(kFullMask, mine);
   if (mask == 0) return;
   u32 at = 0;
-  if (lane_id() == 0) at = atomicAdd(r.count, static_cast<u32>(__popc(mask)));
+  if (lane_id() == 0) at = atomicAdd(&r.c->count, static_cast<u32>(__popc(mask)));
   at = __shfl_sync(kFullMask, at, 0) + static_cast<u32>(__popc(mask & ((1u << lane_id()) - 1)));
   const vec16 item = item_of(e.first, static_cast<u32>(min_of<i64>(e.degree, s.piece)), e.v);
   if (mine && at < r.size) r.items[at] = item;
   if (mine && at >= r.size) store16(r.out + atomicAdd(r.tail, u64(1)), item);
   const u32 many = __ballot_sync(kFullMask, mine && e.degree > static_cast<i64>(s.piece));
-  if (many != 0) put_further_pieces(r.out, r.tail, s.piece, many, e.first, e.degree, e.v);
+  if (many == 0) return;
+  if (lane_id() == 0) atomicOr(&r.c->spilled, 1u);
+  put_further_pieces(r.out, r.tail, s.piece, many, e.first, e.degree, e.v);
 }
 
-// Counters of the level being pushed, by parity, in shared memory.
-struct narrow_counts {
-  u32 count[2], found[2], duplicates[2], tried[2];
-  unsigned long long out[2];
-  u32 more;
-};
-
-WF_DEVICE void clear_counts(narrow_counts& c, int side) {
-  c.count[side] = 0, c.found[side] = 0, c.duplicates[side] = 0, c.tried[side] = 0, c.out[side] = 0;
+WF_DEVICE void clear_counts(narrow_counts& c) {
+  c.count = 0, c.found = 0, c.spilled = 0, c.duplicates = 0, c.tried = 0, c.out = 0;
 }
 
 // All threads call: what a level's threads counted goes to the block's counters.
 template <bool Trace>
-WF_DEVICE void add_counts(narrow_counts& c, int side, const tally& t) {
+WF_DEVICE void add_counts(narrow_counts& c, const tally& t) {
   const u32 found = warp_sum(t.found);
   const u64 out = warp_sum(t.out);
-  if (lane_id() == 0 && found) atomicAdd(&c.found[side], found), atomicAdd(&c.out[side], out);
+  if (lane_id() == 0 && found) atomicAdd(&c.found, found), atomicAdd(&c.out, out);
   if (Trace) {
-    if (t.duplicates) atomicAdd(&c.duplicates[side], t.duplicates);
-    if (t.tried) atomicAdd(&c.tried[side], t.tried);
+    if (t.duplicates) atomicAdd(&c.duplicates, t.duplicates);
+    if (t.tried) atomicAdd(&c.tried, t.tried);
   }
 }
 
@@ -59,24 +60,27 @@ WF_DEVICE u64 leave_narrow(const search& s, block_memory<Threads>& m, int side, 
 }
 
 // Levels from p.level on, until the frontier is empty, wide, to be pulled, or the last. Leaves it in the global queue
-// and what is to be published in m.plan: other blocks may still be reading this level's counters.
+// and what is to be published in m.plan: other blocks may still be reading this level's counters. Every thread decides
+// for itself, from the same counters: one barrier a level.
 template <int Threads, bool Trace>
 WF_DEVICE void narrow(const search& s, block_memory<Threads>& m, progress& p) {
   typedef narrow_limits<Threads> limits;
   constexpr u32 kWarps = block_memory<Threads>::kWarps;
-  __shared__ narrow_counts c;
+  __shared__ narrow_counts counts[3];
   vec16* const rings = &m.stage[0][0];
   u32 items = static_cast<u32>(m.plan[kPlanItems]), level = p.level;
   u64 frontier = peek(slot_of(s, level) + kFound), out = peek(slot_of(s, level) + kOut);
-  u64 reached = 0, reached_out = 0;
+  u64 open = m.plan[kPlanOpen], reached = 0, reached_out = 0;
+  const u64 stop = s.control[kStop];
   int side = 0;
   for (u32 k = threadIdx.x; k < items; k += Threads) rings[k] = load16(half_of(s, level) + k);
-  if (threadIdx.x < 2) clear_counts(c, static_cast<int>(threadIdx.x));
+  if (threadIdx.x < 3) clear_counts(counts[threadIdx.x]);
   __syncthreads();
   for (;;) {
+    narrow_counts& c = counts[level % 3];
+    if (threadIdx.x == 0) clear_counts(counts[(level + 1) % 3]);
     tally t = no_tally();
-    const ring r = {rings + (side ^ 1) * limits::kRing, limits::kRing, &c.count[side], half_of(s, level + 1),
-                    s.control + kSpill};
+    const ring r = {rings + (side ^ 1) * limits::kRing, limits::kRing, &c, half_of(s, level + 1), s.control + kSpill};
     const u32 each = (items + kWarps - 1) / kWarps;
     const u32 at = threadIdx.x / kWarp * each + lane_id();
     vec16 item = {{0, 0, 0, 0}};
@@ -86,41 +90,39 @@ WF_DEVICE void narrow(const search& s, block_memory<Threads>& m, progress& p) {
       if (found) e = close_vertex(s, v, t);
       put_narrow(s, r, found, e);
     });
-    add_counts<Trace>(c, side, t);
+    add_counts<Trace>(c, t);
     __syncthreads();
-    items = c.count[side];
-    const u64 grown = c.found[side], grown_out = c.out[side];
+    items = c.count;
+    const u64 grown = c.found, grown_out = c.out;
+    open -= grown_out;
     if (threadIdx.x == 0) {
-      p.open -= grown_out;
-      const u64 won = c.tried[side] ? grown : 0;
-      const u64 next[kSlotWords] = {0, grown, grown_out, 0, 0, c.duplicates[side], c.tried[side], won};
+      const u64 next[kSlotWords] = {0, grown, grown_out, 0, 0, c.duplicates, c.tried, c.tried ? grown : 0};
       const long long now = clock64();
       log_level(s, level, false, frontier, out, next, static_cast<u64>(now - p.clock));
       p.clock = now;
-      clear_counts(c, side ^ 1);
-      c.more = grown != 0 && items <= limits::kItems && grown_out <= limits::kOut && level + 1 < s.control[kStop] &&
-               peek(s.control + kSpill) == 0 && !wants_pull(s, false, grown, grown_out, p.open);
     }
-    __syncthreads();
     frontier = grown, out = grown_out, side ^= 1, ++level;
-    if (!c.more) break;
+    if (grown == 0 || items > limits::kRing || grown_out > 2 * limits::kOut || c.spilled || level >= stop ||
+        wants_pull(s, false, grown, grown_out, open))
+      break;
     reached += grown, reached_out += grown_out;
   }
   const u64 total = leave_narrow<Threads>(s, m, side, items, level);
   if (threadIdx.x == 0) {
     m.plan[kPlanItems] = total, m.plan[kPlanLevel] = level, m.plan[kPlanFound] = frontier, m.plan[kPlanOut] = out;
+    m.plan[kPlanOpen] = open;
     s.control[kReached] += reached, s.control[kReachedArcs] += reached_out, s.control[kDepth] = level - 1;
   }
 }
 
 // Thread 0 of block 0, when every block has read the old counters. `decide` will subtract and count the frontier.
 template <int Threads>
-WF_DEVICE void publish(const search& s, block_memory<Threads>& m, const progress& p) {
+WF_DEVICE void publish(const search& s, block_memory<Threads>& m) {
   const u32 level = static_cast<u32>(m.plan[kPlanLevel]);
   for (u32 a = 0; a < 3; ++a)
     for (int k = 0; k < kSlotWords; ++k) poke(slot_of(s, a) + k, 0);
   u64* const now = slot_of(s, level);
   poke(now + kItems, m.plan[kPlanItems]), poke(now + kFound, m.plan[kPlanFound]), poke(now + kOut, m.plan[kPlanOut]);
   poke(s.control + kSpill, 0);
-  poke(s.control + kLevel, level), poke(s.control + kOpen, p.open + m.plan[kPlanOut]);
+  poke(s.control + kLevel, level), poke(s.control + kOpen, m.plan[kPlanOpen] + m.plan[kPlanOut]);
 }

@@ -8,14 +8,14 @@
 // Shared layout: block_memory (bfs_block.cuh); the narrow levels use the stages as two rings of items.
 //
 // Barriers: a grid barrier ends each level (and each change between queue and bitmap): it separates every write of the
-// level from every read of the next. Block barriers: bfs_block.cuh, and in `narrow` one between the level's puts and
-// the reads of the counters, one between those reads and the next level's puts.
+// level from every read of the next. Block barriers: bfs_block.cuh, and in `narrow` one a level, between its puts and
+// counts and the reads of the next.
 #include "bfs_block.cuh"
 
 namespace wf {
 
 // What thread 0 of each block decides from the counters, the same in every block. In shared memory.
-enum plan_word { kPlanItems, kPlanDo, kPlanLevel, kPlanFound, kPlanOut };
+enum plan_word { kPlanItems, kPlanDo, kPlanLevel, kPlanFound, kPlanOut, kPlanOpen };
 enum what { kHalt, kPush, kPull, kPushFromBits, kPullFromQueue, kNarrow };
 
 struct progress {
@@ -64,7 +64,7 @@ WF_DEVICE void decide(const search& s, block_memory<Threads>& m, progress& p) {
   else if (pull) act = p.pulled ? kPull : kPullFromQueue;
   else if (p.pulled) act = kPushFromBits;
   else if (items <= narrow_limits<Threads>::kItems && out <= narrow_limits<Threads>::kOut) act = kNarrow;
-  m.plan[kPlanItems] = items, m.plan[kPlanDo] = static_cast<u64>(act);
+  m.plan[kPlanItems] = items, m.plan[kPlanDo] = static_cast<u64>(act), m.plan[kPlanOpen] = p.open;
   if (blockIdx.x == 0) {
     u64* const control = s.control;
     control[kReached] += found, control[kReachedArcs] += out;
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(Threads, 2)
     if (act == kNarrow) {
       if (blockIdx.x == 0) narrow<Threads, Trace>(s, m, p);
       grid_barrier(barrier, ++p.round);
-      if (thread == 0) publish(s, m, p);
+      if (thread == 0) publish(s, m);
       grid_barrier(barrier, ++p.round);
       p.level = static_cast<u32>(peek(control + kLevel)), p.open = peek(control + kOpen);
       continue;
