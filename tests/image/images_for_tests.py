@@ -20,19 +20,14 @@ def random_image(height, width, layout="packed", channels=3, *, batch=None, gap=
     if layout == "packed":
         whole = rng.integers(0, 256, (*lead, height + top, (width + left) * channels + gap), np.uint8)
         row = whole[..., top:, : (width + left) * channels]
-        view = row.reshape(*row.shape[:-1], width + left, channels) if gap == 0 else _split(row, channels)
+        view = row.reshape(*row.shape[:-1], width + left, channels)  # splits the last axis, copies nothing
+        assert np.shares_memory(view, whole)
         return view[..., left:, :]
     if layout == "planar":
         whole = rng.integers(0, 256, (*lead, channels, height + top, width + left + gap), np.uint8)
         return whole[..., top:, left : left + width]
     whole = rng.integers(0, 256, (*lead, height + top, width + left + gap), np.uint8)
     return whole[..., top:, left : left + width]
-
-
-def _split(row, channels):
-    """The last axis of a view as pixels of ``channels`` bytes, without a copy."""
-    shape = (*row.shape[:-1], row.shape[-1] // channels, channels)
-    return np.lib.stride_tricks.as_strided(row, shape, (*row.strides[:-1], channels, 1))
 
 
 def colours(image, layout, order="rgb"):
@@ -75,25 +70,21 @@ class Cuda:
     def run(self, what, image, layout, order, outs):
         import cupy
 
-        source = self._moved(image)
+        _, source = self._moved(image)
         moved = [self._moved(out) for out in outs]
-        run.apply(what, source, layout, order, tuple(moved) if len(outs) > 1 else moved[0], "cuda", "auto")
-        for out, array in zip(outs, moved, strict=True):
-            base = array
-            while base.base is not None:
-                base = base.base
-            _root(out)[...] = cupy.asnumpy(base).reshape(_root(out).shape)
+        given = tuple(view for _, view in moved)
+        run.apply(what, source, layout, order, given if len(outs) > 1 else given[0], "cuda", "auto")
+        for out, (memory, _) in zip(outs, moved, strict=True):
+            _root(out)[...] = cupy.asnumpy(memory)
 
     @staticmethod
     def _moved(a):
-        """The view on device memory that a host view is on its base."""
+        """A copy of a host view's whole memory on the device, and the same view of it."""
         import cupy
 
         root = _root(a)
         memory = cupy.asarray(root)
-        at = _address(a) - _address(root)
-        pointer = memory.data + at
-        return cupy.ndarray(a.shape, a.dtype, memptr=pointer, strides=a.strides)
+        return memory, cupy.ndarray(a.shape, a.dtype, memory.data + (_address(a) - _address(root)), a.strides)
 
 
 class Simt:

@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 import numpy as np  # noqa: E402
-
 from image_bench import EDGES, SHAPES, Bench, copy_calls, described, events, torch_calls, variants  # noqa: E402
 
 from warpfront.image import _edges_cuda as plans  # noqa: E402
