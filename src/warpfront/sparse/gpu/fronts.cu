@@ -8,63 +8,53 @@
 // rows below | trailing update | written out, before the next front of a subtree overwrites. A child's block that an
 // earlier front of the same subtree wrote is visible behind that last barrier.
 // Literature: Duff and Reid (1983), multifrontal elimination; docs/sparse_gpu.md for the design.
-#include "definite.cuh"
 #include "pivoted.cuh"
 
 using namespace wf;
 
-// Rows `first`.. of the panel k0..k0+size: L = A inv(L_kk)^T D^-1, in place, 16 rows a warp.
-template <int Threads, typename T>
-WF_DEVICE void definite_rows(T* a, int ld, int padded, int k0, int size, int first, const DefiniteScratch<T>& s) {
-  const int warp = team_rank<Threads>() / kWarp, depth = (size + 15) / 16 * 16;
-  for (int i0 = first / 16 * 16 + 16 * warp; i0 < padded; i0 += Threads / kWarp * 16) {
-    T acc[4][4] = {};
-    multiply(acc, a + k0 * ld + i0, ld, s.inverse, kPitch, depth);
-    __syncwarp();
-    WF_UNROLL
-    for (int n = 0; n < 4; ++n)
-      for (int e = 0; e < 4; ++e) {
-        const int i = i0 + tile_row(e), k = 8 * n + tile_col(e);
-        if (i >= first && k < size) a[(k0 + k) * ld + i] = acc[n][e] * s.reciprocal[k];
-      }
-  }
-}
+template <typename T>
+struct FrontScratch {
+  DirectScratch<T> direct;
+  PivotScratch<T> pivot;
+};
 
 template <int Threads, typename T>
-WF_DEVICE void eliminate(T* a, int ld, int padded, const Front& f, const T*, DefiniteScratch<T>& s, i32*,
-                         T* diagonal, i32* pivots, i32* stats) {
+WF_DEVICE void eliminate(T* a, int ld, int padded, const Front& f, const T*, DirectScratch<T>& s, i32*, T* diagonal,
+                         i32* pivots, i32* stats) {
   int failed = -1;
-  for (int k = team_rank<Threads>(); k < kLead; k += Threads) s.d.own[k] = s.d.other[k] = T(0), s.d.step[k] = 0;
+  clear_diagonal<Threads>(s.d);
   for (int k0 = 0; k0 < f.width; k0 += kPanel) {
     const int size = min_of(kPanel, f.width - k0), end = k0 + size;
+    team_sync<Threads>();
     if (team_rank<Threads>() < kWarp) {
-      const int bad = definite_block(a, ld, k0, size, s, diagonal, pivots);
-      if (failed < 0) failed = bad;
+      const int bad = direct_block<false, false>(a, ld, k0, size, T(0), s);
+      if (failed < 0 && bad >= 0) failed = k0 + bad;
+      write_direct(s, k0, size, diagonal, pivots);
     }
     team_sync<Threads>();
     if (end == f.rows) continue;
-    definite_rows<Threads>(a, ld, padded, k0, size, end, s);
+    direct_rows<Threads>(a, ld, padded, k0, size, end, s);
     team_sync<Threads>();
     update_trailing<Threads>(a, ld, padded, k0, end, s.d);
-    team_sync<Threads>();
   }
   if (team_rank<Threads>() < kStats) {
     const int k = team_rank<Threads>();
     stats[k] = k == kFailed ? (failed < 0 ? -1 : static_cast<i32>(f.first) + failed) : k == kOnes || k == kPositive ? f.width : 0;
   }
+  team_sync<Threads>();
 }
 
 template <int Threads, typename T>
-WF_DEVICE void eliminate(T* a, int ld, int padded, const Front& f, const T* rule, PivotScratch<T>& s, i32* order,
+WF_DEVICE void eliminate(T* a, int ld, int padded, const Front& f, const T* rule, FrontScratch<T>& s, i32* order,
                          T* diagonal, i32* pivots, i32* stats) {
   const int rank = team_rank<Threads>();
   for (int k = rank; k < f.width; k += Threads) order[k] = k;
-  if (rank < kStats) s.stats[rank] = rank == kFailed ? -1 : 0;
+  if (rank < kStats) s.pivot.stats[rank] = rank == kFailed ? -1 : 0;
   team_sync<Threads>();
-  eliminate_pivoted<Threads>(a, ld, f.rows, padded, f.width, rule, s, order, diagonal, pivots);
+  const u32 inverted = eliminate_pivoted<Threads>(a, ld, f.rows, padded, f.width, rule, s.direct, s.pivot, order, diagonal, pivots);
   for (int k0 = rank / kWarp * kPanel; k0 < f.width; k0 += Threads)
-    invert_unit(a + k0 * ld + k0, ld, min_of(kPanel, f.width - k0));
-  if (rank < kStats) stats[rank] = s.stats[rank] + (rank == kFailed && s.stats[rank] >= 0 ? static_cast<i32>(f.first) : 0);
+    if ((inverted >> (k0 / kPanel) & 1u) == 0) invert_unit(a + k0 * ld + k0, ld, min_of(kPanel, f.width - k0));
+  if (rank < kStats) stats[rank] = s.pivot.stats[rank] + (rank == kFailed && s.pivot.stats[rank] >= 0 ? static_cast<i32>(f.first) : 0);
   team_sync<Threads>();
 }
 
@@ -87,11 +77,11 @@ WF_DEVICE void write_out(const T* a, int ld, const Front& f, T* panels, T* block
 
 template <bool Pivoting, typename T>
 struct ScratchOf {
-  typedef DefiniteScratch<T> type;
+  typedef DirectScratch<T> type;
 };
 template <typename T>
 struct ScratchOf<true, T> {
-  typedef PivotScratch<T> type;
+  typedef FrontScratch<T> type;
 };
 
 template <typename T, int Threads, bool Pivoting>

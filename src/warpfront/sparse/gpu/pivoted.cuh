@@ -14,7 +14,7 @@
 // The slots of two passes are apart, and a pass's slots are written again only behind the third barrier.
 // Maxima propagate NaN, and equal values give the smaller index.
 #pragma once
-#include "front.cuh"
+#include "direct.cuh"
 
 namespace wf {
 
@@ -51,9 +51,12 @@ WF_DEVICE T current(const T* a, int ld, int row, bool live, int begin, int k, in
     w = l[0] * d.own[kLead + lane] + l[d.step[kLead + lane] * ld] * d.other[kLead + lane];
   }
   T x = !live ? T(0) : row < j ? a[row * ld + j] : a[j * ld + row];
-  for (int p = 0; p < depth; ++p) {
-    const T wp = __shfl_sync(kFullMask, w, p);
-    if (live) x = fma(-a[(begin + p) * ld + row], wp, x);
+  for (int p0 = 0; p0 < depth; p0 += 8) {
+    T l[8];
+    WF_UNROLL
+    for (int q = 0; q < 8; ++q) l[q] = live && p0 + q < depth ? a[(begin + p0 + q) * ld + row] : T(0);
+    WF_UNROLL
+    for (int q = 0; q < 8; ++q) x = fma(-l[q], __shfl_sync(kFullMask, w, (p0 + q) % kWarp), x);
   }
   return x;
 }
@@ -88,7 +91,7 @@ struct Choice {
 
 template <typename T>
 WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T below, T y_full, T y_below, T x_rest, T y_next, T u) {
-  const T alpha = T(0.6403882032022076);
+  const T alpha = T(kAlpha);
   const T akk = abs_value(pick[0]), arr = abs_value(pick[3]);
   const T y_all = nan_max(y_full, y_below);
   if (akk * y_full >= alpha * size * size && akk >= u * below) return {kOnePivot, k};
@@ -110,7 +113,7 @@ template <int Threads, typename T>
 WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& candidates, bool force, const T* rule,
                           PivotScratch<T>& s, i32* order) {
   const int i = team_rank<Threads>(), warp = i / kWarp;
-  const T alpha = T(0.6403882032022076), u = rule[kThreshold], zero = rule[kZero], doubt = rule[kDoubt];
+  const T alpha = T(kAlpha), u = rule[kThreshold], zero = rule[kZero], doubt = rule[kDoubt];
   const T floor = rule[kEpsilon];
   int k = begin;
   while (k < candidates && k - begin < kPanel) {
@@ -210,53 +213,66 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
   return k;
 }
 
-// A -= (L D) L^T on the lower triangle of rows and columns end.., by 16 x 16 tiles; L D of columns begin..end.
-// `padded` is the order of the stored square, a multiple of 16.
+// Tries columns k0..k0+size in place: takes them if every one of them passes the tests that let the serial rule take it
+// without looking at another column, and leaves the front as it was otherwise.
+// Barriers: block eliminated | rows tested | block settled | rows formed.
 template <int Threads, typename T>
-WF_DEVICE void update_trailing(T* a, int ld, int padded, int begin, int end, const Diagonal<T>& d) {
-  const int warp = team_rank<Threads>() / kWarp, first = end / 16, tiles = padded / 16 - first;
-  const int depth = (end - begin + 15) / 16 * 16, start = min_of(begin, padded - depth);
-  int ti = 0, tj = warp;
-  while (tj > ti) tj -= ++ti;
-  while (ti < tiles) {
-    const int i0 = (first + ti) * 16, j0 = (first + tj) * 16;
-    T acc[2][4] = {};
-    multiply_scaled<2, true>(acc, a + start * ld + i0, ld, a + start * ld + j0, ld, depth, d, begin - start, end - begin);
-    WF_UNROLL
-    for (int n = 0; n < 2; ++n)
-      for (int e = 0; e < 4; ++e) {
-        const int i = i0 + tile_row(e), j = j0 + 8 * n + tile_col(e);
-        if (j >= end && i >= j) a[j * ld + i] -= acc[n][e];
-      }
-    tj += Threads / kWarp;
-    while (tj > ti) tj -= ++ti;
+WF_DEVICE bool try_direct(T* a, int ld, int rows, int padded, int width, int k0, int size, const T* rule,
+                          DirectScratch<T>& s, i32* stats) {
+  const int rank = team_rank<Threads>(), end = k0 + size;
+  if (rank < kWarp) {
+    const int bad = direct_block<true, true>(a, ld, k0, size, rule[kDoubt], s);
+    if (rank == 0) s.verdict = bad < 0;
   }
+  team_sync<Threads>();
+  if (s.verdict == 0) return false;
+  bool fits = end == rows || rows_fit<Threads>(a, ld, padded, k0, size, end, width, rule[kThreshold], s);
+  fits = Threads == kWarp ? __all_sync(kFullMask, fits) : __syncthreads_and(fits) != 0;
+  if (Threads == kWarp) __syncwarp();  // a vote orders no memory
+  if (!fits) return false;
+  if (rank < kWarp) {
+    settle_block(a, ld, k0, size, s);
+    const int positive = __popc(__ballot_sync(kFullMask, rank < size && s.d.own[kLead + rank] > T(0)));
+    if (rank == 0) stats[kOnes] += size, stats[kPositive] += positive, stats[kNegative] += size - positive;
+  }
+  team_sync<Threads>();
+  if (end < rows) {
+    direct_rows<Threads>(a, ld, padded, k0, size, end, s);
+    team_sync<Threads>();
+  }
+  return true;
 }
 
+// Eliminates the first `width` columns of a front of `rows` <= Threads rows. `order` and p.stats are set up by the
+// caller; D and the pivots go to global memory. Panels are tried in place first, until one refuses.
+// Returns a bit for each 32 columns whose diagonal block has its inverse above the diagonal already.
 template <int Threads, typename T>
-WF_DEVICE void clear_diagonal(Diagonal<T>& d) {
-  for (int k = team_rank<Threads>(); k < kLead + kPanel; k += Threads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
-}
-
-// Eliminates the first `width` columns of a front of `rows` <= Threads rows. `order` and s.stats are set up by the
-// caller; D and the pivots' kinds go to global memory.
-template <int Threads, typename T>
-WF_DEVICE void eliminate_pivoted(T* a, int ld, int rows, int padded, int width, const T* rule, PivotScratch<T>& s,
-                                 i32* order, T* diagonal, i32* pivots) {
+WF_DEVICE u32 eliminate_pivoted(T* a, int ld, int rows, int padded, int width, const T* rule, DirectScratch<T>& s,
+                                PivotScratch<T>& p, i32* order, T* diagonal, i32* pivots) {
   const int i = team_rank<Threads>();
   int k = 0, candidates = width, pass_start = 0;
-  bool force = false;
+  bool force = false, hopeful = true;
+  u32 inverted = 0;
+  clear_diagonal<Threads>(s.d);
   while (k < width) {
-    clear_diagonal<Threads>(s.d);
+    clear_diagonal<Threads>(p.d);
     team_sync<Threads>();
-    const int end = pivot_panel<Threads>(a, ld, rows, width, k, candidates, force, rule, s, order);
-    if (i < end - k) {
-      const int step = s.d.step[kLead + i];
-      diagonal[2 * (k + i)] = s.d.own[kLead + i];
-      diagonal[2 * (k + i) + 1] = step == 1 ? s.d.other[kLead + i] : T(0);
-      pivots[2 * (k + i) + 1] = step == 1 ? 2 : step == -1 ? 3 : s.d.own[kLead + i] == T(0) ? 0 : 1;
+    int end = min_of(width, k + kPanel);
+    hopeful = hopeful && candidates == width && !force;
+    if (hopeful) hopeful = try_direct<Threads>(a, ld, rows, padded, width, k, end - k, rule, s, p.stats);
+    if (hopeful) {
+      if (i < kWarp) write_direct(s, k, end - k, diagonal, pivots);
+      if (k % kPanel == 0) inverted |= 1u << (k / kPanel);
+    } else {
+      end = pivot_panel<Threads>(a, ld, rows, width, k, candidates, force, rule, p, order);
+      if (i < end - k) {
+        const int step = p.d.step[kLead + i];
+        diagonal[2 * (k + i)] = p.d.own[kLead + i];
+        diagonal[2 * (k + i) + 1] = step == 1 ? p.d.other[kLead + i] : T(0);
+        pivots[2 * (k + i) + 1] = step == 1 ? 2 : step == -1 ? 3 : p.d.own[kLead + i] == T(0) ? 0 : 1;
+      }
     }
-    if (end > k && end < rows) update_trailing<Threads>(a, ld, padded, k, end, s.d);
+    if (end > k && end < rows) update_trailing<Threads>(a, ld, padded, k, end, hopeful ? s.d : p.d);
     team_sync<Threads>();
     k = end;
     if (k >= candidates && k < width) {
@@ -264,7 +280,8 @@ WF_DEVICE void eliminate_pivoted(T* a, int ld, int rows, int padded, int width, 
       pass_start = k, candidates = width;
     }
   }
-  for (int p = i; p < width; p += Threads) pivots[2 * p] = order[p];
+  for (int q = i; q < width; q += Threads) pivots[2 * q] = order[q];
+  return inverted;
 }
 
 // Inverse of the unit lower `size` x `size` block at a, written transposed above its diagonal; one warp, one lane a

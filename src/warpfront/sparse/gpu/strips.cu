@@ -12,7 +12,6 @@
 // after a barrier, one reader acquires before one.
 // Barriers of a panel: published block and D landed | rows formed, before S_p is overwritten | rows stored, before they
 // are announced and read | neighbours' rows landed | multiplied, before the next load overwrites them.
-#include "definite.cuh"
 #include "pivoted.cuh"
 
 using namespace wf;
@@ -23,8 +22,7 @@ constexpr int kPublished = kPanel * kPanel + 3 * kPanel;
 
 // M of a block eliminated without interchanges; one warp. Zero outside size x size.
 template <typename T>
-WF_DEVICE void publish_block(const T*, int size, const DefiniteScratch<T>& s, const i32*, const T*, const i32*,
-                             T* published) {
+WF_DEVICE void publish_direct(int size, const DirectScratch<T>& s, T* published) {
   const int lane = lane_id();
   for (int k = 0; k < kPanel; ++k)
     published[k * kPanel + lane] = k < size && lane < size ? s.inverse[k * kPitch + lane] * s.reciprocal[lane] : T(0);
@@ -32,8 +30,8 @@ WF_DEVICE void publish_block(const T*, int size, const DefiniteScratch<T>& s, co
 
 // The same with interchanges: lane n makes column n of M from columns n and its partner of the inverse.
 template <typename T>
-WF_DEVICE void publish_block(const T* block, int size, const PivotScratch<T>&, const i32* order, const T* diagonal,
-                             const i32* pivots, T* published) {
+WF_DEVICE void publish_pivoted(const T* block, int size, const i32* order, const T* diagonal, const i32* pivots,
+                               T* published) {
   const int n = lane_id();
   T own = T(0), other = T(0);
   int partner = n;
@@ -57,35 +55,50 @@ WF_DEVICE void publish_block(const T* block, int size, const PivotScratch<T>&, c
 }
 
 template <typename T>
-WF_DEVICE void eliminate_block(T* block, int size, const T*, DefiniteScratch<T>& s, i32*, T* diagonal, i32* pivots,
-                               i32* stats) {
-  const int bad = definite_block(block, kPitch, 0, size, s, diagonal, pivots);
+struct StripScratch {
+  DirectScratch<T> direct;
+  PivotScratch<T> pivot;
+};
+
+template <typename T>
+WF_DEVICE void eliminate_block(T* block, int size, const T*, DirectScratch<T>& s, i32*, T* diagonal, i32* pivots,
+                               i32* stats, T* published) {
+  const int bad = direct_block<false, false>(block, kPitch, 0, size, T(0), s);
+  write_direct(s, 0, size, diagonal, pivots);
   const int k = lane_id();
   if (k < kStats) stats[k] = k == kFailed ? bad : k == kOnes || k == kPositive ? size : 0;
   __syncwarp();
+  publish_direct(size, s, published);
 }
 
 template <typename T>
-WF_DEVICE void eliminate_block(T* block, int size, const T* rule, PivotScratch<T>& s, i32* order, T* diagonal,
-                               i32* pivots, i32* stats) {
+WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T>& s, i32* order, T* diagonal,
+                               i32* pivots, i32* stats, T* published) {
   const int lane = lane_id();
   order[lane] = lane;
-  if (lane < kStats) s.stats[lane] = lane == kFailed ? -1 : 0;
+  if (lane < kStats) s.pivot.stats[lane] = lane == kFailed ? -1 : 0;
   __syncwarp();
-  eliminate_pivoted<kWarp>(block, kPitch, size, kPanel, size, rule, s, order, diagonal, pivots);
+  const u32 inverted =
+      eliminate_pivoted<kWarp>(block, kPitch, size, kPanel, size, rule, s.direct, s.pivot, order, diagonal, pivots);
   __syncwarp();
-  invert_unit(block, kPitch, size);
-  if (lane < kStats) stats[lane] = s.stats[lane];
+  if (lane < kStats) stats[lane] = s.pivot.stats[lane];
+  if (inverted != 0) {
+    publish_direct(size, s.direct, published);
+  } else {
+    invert_unit(block, kPitch, size);
+    __syncwarp();
+    publish_pivoted(block, size, order, diagonal, pivots, published);
+  }
   __syncwarp();
 }
 
 template <bool Pivoting, typename T>
 struct ScratchOf {
-  typedef DefiniteScratch<T> type;
+  typedef DirectScratch<T> type;
 };
 template <typename T>
 struct ScratchOf<true, T> {
-  typedef PivotScratch<T> type;
+  typedef StripScratch<T> type;
 };
 
 template <typename T>
@@ -187,9 +200,8 @@ __global__ void __launch_bounds__(kStripThreads)
   T* block_d = diagonal + 2 * (x.f.first + k0);
   i32* block_pivots = pivots + 2 * (x.f.first + k0);
   i32* block_stats = stats + kStats * (x.f.stat + first + index);
-  eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats);
   T* to = x.published + static_cast<i64>(index) * kPublished;
-  publish_block(block, size, scratch, order, block_d, block_pivots, to);
+  eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to);
   load_diagonal(d, block_d, block_pivots, size, lane);
   __syncwarp();
   to += kPanel * kPanel;

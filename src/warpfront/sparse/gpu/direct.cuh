@@ -1,0 +1,180 @@
+// Elimination without interchanges of one 32 x 32 block by one warp, with the inverse of its unit lower factor.
+//
+// Lane i holds row i of the symmetric block (both triangles) in r, and column i of the inverse in y. Step j stores
+// column j of the block; by symmetry it is also row j, and the same values times 1/d are column j of L, which the
+// inverse needs: one store, one warp barrier and 31 - j broadcasts feed both updates. Two columns alternate in
+// `column`, so one barrier a step separates a step's reads from the next but one step's writes.
+#pragma once
+#include "front.cuh"
+
+namespace wf {
+
+constexpr double kAlpha = 0.6403882032022076;  // (1 + sqrt(17)) / 8, Bunch and Kaufman (1977)
+
+template <typename T>
+struct DirectScratch {
+  T inverse[kPanel * kPitch];  // of the diagonal block: element (n, k) at k * kPitch + n
+  T column[2 * kPanel];
+  T reciprocal[kPanel];
+  Diagonal<T> d;
+  i32 verdict;
+};
+
+// r: in the block, out L (r[k] of lane i > k). y: out, for i > lane, the inverse. d: the first `width` pivots, one a
+// lane. Indefinite = false: pivots have to be positive; goes through and returns the first that is not, or -1.
+// Indefinite = true: stops at the first pivot that is not above `least` or that the 1x1 test against the rest of the
+// block refuses, and returns it.
+template <bool Indefinite, typename T>
+WF_DEVICE int eliminate_direct(T (&r)[kPanel], T (&y)[kPanel], T& d, int width, T* columns, T least) {
+  const int lane = lane_id();
+  int bad = -1;
+  d = T(1);
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) y[k] = k == lane ? T(1) : T(0);
+  WF_UNROLL
+  for (int j = 0; j < kPanel; ++j) {
+    if (j < width && !(Indefinite && bad >= 0)) {
+      T* column = columns + kPanel * (j & 1);
+      column[lane] = r[j];
+      __syncwarp();
+      const T pivot = column[j];
+      bool good = pivot > T(0) && pivot - pivot == T(0);
+      if (Indefinite) {
+        const T size = abs_value(pivot);
+        good = size > least && size - size == T(0);
+        good = __all_sync(kFullMask, good && (lane <= j || T(kAlpha) * abs_value(r[j]) <= size));
+      }
+      if (!good && bad < 0) bad = j;
+      const T inverse = good ? reciprocal(pivot) : T(0);
+      const T l = r[j] * inverse, z = y[j] * inverse;
+      if (lane == j) d = pivot;
+      if (lane > j) r[j] = l;
+      WF_UNROLL
+      for (int k = j + 1; k < kPanel; ++k) {
+        const T other = column[k];
+        r[k] = fma(-l, other, r[k]);
+        y[k] = fma(-z, other, y[k]);
+      }
+    }
+  }
+  __syncwarp();
+  return bad;
+}
+
+// One warp: eliminates the diagonal block at column k0, `size` pivots. Fills s; L goes below the block's diagonal
+// (Stash: above it, transposed, so that the block can still be eliminated otherwise), the inverse, unless Stash, above.
+template <bool Indefinite, bool Stash, typename T>
+WF_DEVICE int direct_block(T* a, int ld, int k0, int size, T least, DirectScratch<T>& s) {
+  const int lane = lane_id();
+  T r[kPanel], y[kPanel], d;
+  T* block = a + k0 * ld + k0;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) {
+    const bool inside = k < size && lane < size;
+    r[k] = inside ? (k <= lane ? block[k * ld + lane] : block[lane * ld + k]) : T(k == lane);
+  }
+  __syncwarp();
+  const int bad = eliminate_direct<Indefinite>(r, y, d, size, s.column, least);
+  if (Indefinite && bad >= 0) return bad;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) {
+    if (k < size && lane < size && k != lane) {
+      if (!Stash) block[k * ld + lane] = lane > k ? r[k] : y[k];
+      else if (lane > k) block[lane * ld + k] = r[k];
+    }
+    s.inverse[lane * kPitch + k] = y[k];
+  }
+  set_diagonal(s.d, lane, lane < size ? d : T(0), T(0), 0);
+  s.reciprocal[lane] = reciprocal(d);
+  return bad;
+}
+
+// One warp: L from its stash to its place, the inverse above the diagonal.
+template <typename T>
+WF_DEVICE void settle_block(T* a, int ld, int k0, int size, const DirectScratch<T>& s) {
+  const int lane = lane_id();
+  T* block = a + k0 * ld + k0;
+  for (int k = 0; k < size; ++k)
+    if (lane > k && lane < size) block[k * ld + lane] = block[lane * ld + k];
+  __syncwarp();
+  for (int k = 1; k < size; ++k)
+    if (lane < k) block[k * ld + lane] = s.inverse[lane * kPitch + k];
+}
+
+// D and the kinds of pivots taken in place, to global memory; one warp.
+template <typename T>
+WF_DEVICE void write_direct(const DirectScratch<T>& s, int k0, int size, T* diagonal, i32* pivots) {
+  const int k = lane_id();
+  if (k < size) {
+    diagonal[2 * (k0 + k)] = s.d.own[kLead + k], diagonal[2 * (k0 + k) + 1] = T(0);
+    pivots[2 * (k0 + k)] = k0 + k, pivots[2 * (k0 + k) + 1] = 1;
+  }
+}
+
+template <int Threads, typename T>
+WF_DEVICE void clear_diagonal(Diagonal<T>& d) {
+  for (int k = team_rank<Threads>(); k < kLead + kPanel; k += Threads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
+}
+
+// Rows `first`.. of the panel k0..k0+size: L = A inv(L_kk)^T D^-1, in place, 16 rows a warp.
+template <int Threads, typename T>
+WF_DEVICE void direct_rows(T* a, int ld, int padded, int k0, int size, int first, const DirectScratch<T>& s) {
+  const int warp = team_rank<Threads>() / kWarp, depth = (size + 15) / 16 * 16;
+  for (int i0 = first / 16 * 16 + 16 * warp; i0 < padded; i0 += Threads / kWarp * 16) {
+    T acc[4][4] = {};
+    multiply(acc, a + k0 * ld + i0, ld, s.inverse, kPitch, depth);
+    __syncwarp();
+    WF_UNROLL
+    for (int n = 0; n < 4; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int i = i0 + tile_row(e), k = 8 * n + tile_col(e);
+        if (i >= first && k < size) a[(k0 + k) * ld + i] = acc[n][e] * s.reciprocal[k];
+      }
+  }
+}
+
+// Whether the 1x1 tests hold in rows `first`..: against the fully summed rows (before `width`), and the threshold u in
+// all rows. Reads only.
+template <int Threads, typename T>
+WF_DEVICE bool rows_fit(const T* a, int ld, int padded, int k0, int size, int first, int width, T u,
+                        const DirectScratch<T>& s) {
+  const int warp = team_rank<Threads>() / kWarp, depth = (size + 15) / 16 * 16;
+  bool fits = true;
+  for (int i0 = first / 16 * 16 + 16 * warp; i0 < padded; i0 += Threads / kWarp * 16) {
+    T acc[4][4] = {};
+    multiply(acc, a + k0 * ld + i0, ld, s.inverse, kPitch, depth);
+    WF_UNROLL
+    for (int n = 0; n < 4; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int i = i0 + tile_row(e), k = 8 * n + tile_col(e);
+        const T size_d = abs_value(s.d.own[kLead + k]), x = abs_value(acc[n][e]);
+        if (i >= first && k < size) fits = fits && u * x <= size_d && (i >= width || T(kAlpha) * x <= size_d);
+      }
+  }
+  return fits;
+}
+
+// A -= (L D) L^T on the lower triangle of rows and columns end.., by 16 x 16 tiles; L D of columns begin..end.
+// `padded` is the order of the stored square, a multiple of 16.
+template <int Threads, typename T>
+WF_DEVICE void update_trailing(T* a, int ld, int padded, int begin, int end, const Diagonal<T>& d) {
+  const int warp = team_rank<Threads>() / kWarp, first = end / 16, tiles = padded / 16 - first;
+  const int depth = (end - begin + 15) / 16 * 16, start = min_of(begin, padded - depth);
+  int ti = 0, tj = warp;
+  while (tj > ti) tj -= ++ti;
+  while (ti < tiles) {
+    const int i0 = (first + ti) * 16, j0 = (first + tj) * 16;
+    T acc[2][4] = {};
+    multiply_scaled<2, true>(acc, a + start * ld + i0, ld, a + start * ld + j0, ld, depth, d, begin - start, end - begin);
+    WF_UNROLL
+    for (int n = 0; n < 2; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int i = i0 + tile_row(e), j = j0 + 8 * n + tile_col(e);
+        if (j >= end && i >= j) a[j * ld + i] -= acc[n][e];
+      }
+    tj += Threads / kWarp;
+    while (tj > ti) tj -= ++ti;
+  }
+}
+
+}  // namespace wf
