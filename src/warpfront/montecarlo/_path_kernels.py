@@ -53,14 +53,16 @@ def fill(a, row, value):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def advance(x, before, z, coef, sides):
-    """Move every path by one step: ``x += drift + vol z``; ``before`` keeps the old ``x`` where it is needed."""
+def advance(x, before, z, coef, sides, keep):
+    """Move every path by one step: ``x += drift + vol z``; with ``keep``, ``before`` gets the old ``x``."""
     drift = coef[DRIFT]
     for row in range(ZERO, sides * FOUR):
         vol = coef[VOL] if row < FOUR else -coef[VOL]
         j = row & U(3)
+        if keep:
+            for t in range(ZERO, END):
+                before[row, t] = x[row, t]
         for t in range(ZERO, END):
-            before[row, t] = x[row, t]
             x[row, t] = fma(vol, z[j, t], x[row, t] + drift)
 
 
@@ -234,7 +236,7 @@ def simulate_lanes(block, values, paying, scratch, words, z, coef, whole, direct
         else:
             philox(words, block, step, whole[STREAM], whole[KEY0], whole[KEY1])
             normals(words, z)
-        advance(x, before, z, coef, sides)
+        advance(x, before, z, coef, sides, payoff == BARRIER_CONTINUOUS)
         if greeks:
             add_brownian(w, z, coef)
         if payoff == ASIAN:
