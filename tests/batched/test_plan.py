@@ -104,6 +104,16 @@ def test_bits_do_not_depend_on_threads_batch_or_place(monkeypatch, threads):
         assert getattr(first, name)[1001:1040].tobytes() == getattr(part, name).tobytes()
 
 
+def test_a_thread_that_never_runs_leaves_nothing_undone(monkeypatch):
+    from warpfront.backend import cpu
+
+    monkeypatch.setenv("WARPFRONT_THREADS", "4")
+    monkeypatch.setattr(cpu, "run_threads", lambda threads, body: body(0))
+    a, b = general(3000, 16, np.float32), right(3000, 16, 2, np.float32)
+    result = batched.lu_solve_batched(a, b).check_status()
+    assert np.abs(a[-1] @ result.solution[-1] - b[-1]).max() < 1e-2
+
+
 @pytest.mark.parametrize("shape", [(0, 4, 2), (3, 0, 2), (0, 0, 0), (3, 0, 0)])
 def test_empty(shape):
     """Case 19: nothing to solve is solved."""

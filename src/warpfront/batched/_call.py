@@ -6,6 +6,7 @@ by the CPU twin, arrays in device memory by the variant that was called; neither
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
@@ -220,14 +221,22 @@ def _solve_on_cpu(
     values = np.array([*numbers, largest, 1], a.dtype)
     flat = [_flat(x) for x in (a, b, results[1], results[0], *results[2:])]
 
+    # Shares are taken, not assigned: a thread that never gets to run leaves nothing undone.
+    share = max(1, blocks // (8 * threads)) * lanes
+    waiting = deque(range(0, p.batch, share))
+
     def body(thread: int) -> None:
-        begin = blocks * thread // threads * lanes
-        end = min(blocks * (thread + 1) // threads * lanes, p.batch)
-        sizes = tuple(np.uint64(v) for v in (begin, end, p.batch, p.n, p.nrhs))
-        if p.method == "cholesky":
-            kernels.cholesky_blocks(*flat, sizes, values)
-        else:
-            kernels.lu_blocks(*flat, sizes, values, limit)
+        while True:
+            try:
+                begin = waiting.popleft()
+            except IndexError:
+                return
+            end = min(begin + share, p.batch)
+            sizes = tuple(np.uint64(v) for v in (begin, end, p.batch, p.n, p.nrhs))
+            if p.method == "cholesky":
+                kernels.cholesky_blocks(*flat, sizes, values)
+            else:
+                kernels.lu_blocks(*flat, sizes, values, limit)
 
     run_threads(threads, body)
 
