@@ -84,7 +84,7 @@ def _rows(solver: DirectSolver) -> NDArray[np.int32]:
 
 def _matching(solver: DirectSolver) -> NDArray[np.int32]:
     rows = _lu_only(solver, "perm_matching").rows
-    row_of = np.empty_like(rows)
+    row_of: NDArray[np.int32] = np.empty_like(rows)
     row_of[solver._symbolic.perm] = rows
     return row_of
 
