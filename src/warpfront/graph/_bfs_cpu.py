@@ -26,6 +26,8 @@ __all__ = ["Found", "Options", "search"]
 # A level below this many arcs costs less than handing it to another thread.
 WIDE_ARCS = 1 << 16
 CHUNK = 64
+# Keys are split into distances and parents by one thread up to this many vertices.
+SPLIT_ALONE = 1 << 18
 LOG_ROWS = 4096
 _NEVER = np.iinfo(np.int64).max
 _CLOCK = int(getattr(time, "CLOCK_MONOTONIC", 1))
@@ -53,8 +55,8 @@ class Found:
     reached: int
     reached_arcs: int
     workers: int
-    seconds: float
-    depth: int
+    seconds: float = float("nan")
+    depth: int | None = None  # where the levels do not tell
 
 
 @dataclass
@@ -91,15 +93,18 @@ def search(graph: Graph, sources: NDArray[np.int64], options: Options, threads: 
     _levels(run)
     distances, parents = np.empty(n, np.int32), np.empty(n, graph.index_dtype)
     order = np.empty(0, np.int32) if graph.order is None else graph.order
-    pieces = 1 if n <= WIDE_ARCS else 8 * count
-    share_out(
-        count,
-        pieces,
-        lambda k: kernels.split_keys(key, order, distances, parents, n * k // pieces, n * (k + 1) // pieces),
-    )
+    if n <= SPLIT_ALONE or count == 1:
+        kernels.split_keys(key, order, distances, parents, 0, n)
+    else:
+        pieces = 8 * count
+
+        def part(k: int) -> None:
+            kernels.split_keys(key, order, distances, parents, n * k // pieces, n * (k + 1) // pieces)
+
+        share_out(count, pieces, part)
     levels = Levels(np.concatenate(run.rows) if len(run.rows) != 1 else run.rows[0])
     reached, arcs = int(state[kernels.END]), graph.arcs - int(state[kernels.OPEN_ARCS])
-    return Found(distances, parents, levels, reached, arcs, count, float("nan"), levels.depth)
+    return Found(distances, parents, levels, reached, arcs, count)
 
 
 def _levels(run: _Search) -> None:

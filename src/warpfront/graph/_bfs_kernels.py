@@ -260,7 +260,7 @@ def walk(graph, key, queue, bits, state, rule, wide, clock, log):  # type: ignor
     ptr, ind, in_ptr, in_ind = graph
     open_, front, after = bits
     n = key.shape[0]
-    thin = ind.shape[0] < 6 * n
+    thin = ind.shape[0] < 6 * n  # as THIN of bfs.py
     row = 0
     before = nanoseconds(clock)
     while state[BEGIN] < state[END] and state[LEVEL] < state[STOP]:

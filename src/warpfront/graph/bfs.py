@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from warpfront.graph.result import BfsRecord, BfsResult
 __all__ = ["PATHS", "VARIANTS", "bfs", "explain_bfs"]
 
 DIRECTIONS = ("auto", "push", "pull")
+# With fewer arcs a vertex than this there is little to save by pulling, and "auto" pushes throughout.
+THIN = 6
 # The ladder: what each variant adds to the one before it. The first five run level by level from the host.
 VARIANTS = plans.VARIANTS
 _PATH_OF = {name: name if name in ("persistent", "block") else "levels" for name in VARIANTS}
@@ -103,7 +106,8 @@ def bfs(
     direction : {"auto", "push", "pull"}
         ``"push"`` walks the arcs out of the frontier. ``"pull"`` lets every unreached vertex look for a
         parent in it, for which a directed graph needs its transpose (`Graph.with_transpose`). ``"auto"``
-        changes between them by the two numbers below; without a transpose it pushes, and the record says so.
+        changes between them by the two numbers below; without a transpose, or with fewer than six arcs a
+        vertex, it pushes, and the record says so.
     alpha, beta : float
         Pull when the frontier's arcs, times alpha, exceed the arcs of the unreached vertices (and,
         times beta, the vertices); push again when the frontier, times beta, is smaller than the graph. Both
@@ -140,14 +144,13 @@ def bfs(
     options = _options(given, max_depth, direction, alpha, beta, trace)
     starts = _sources(source, given.n)
     policy = dispatch.Policy(device=device, path=_path(variant))
-    through = device == "cuda" and not given.on_device
-    if variant != "auto" and device != "cuda" and not given.on_device:
+    on_device = given.on_device
+    through = device == "cuda" and not on_device
+    if variant != "auto" and device != "cuda" and not on_device:
         raise NotSupportedError(
             f'variant {variant!r} is a GPU kernel and the graph is in host memory; ask for device="cuda"'
         )
-    problem = BfsProblem(
-        given.n, given.arcs, given.can_pull, direction, given.on_device or through, trace
-    )
+    problem = BfsProblem(given.n, given.arcs, given.can_pull, direction, on_device or through, trace)
     choice = _choice(problem, policy)
     here = given.to_device() if through else given
     with cpu.Clock() as clock:
@@ -157,7 +160,11 @@ def bfs(
 
         found = _moved(found, cupy.asnumpy)
     seconds = clock.seconds if math.isnan(found.seconds) else found.seconds
-    record = _record(given, starts, options, choice, variant, found, (seconds, clock.jit_seconds))
+    times = (seconds, clock.jit_seconds)
+
+    def record() -> BfsRecord:
+        return _record(given, starts, options, choice, variant, direction, found, times)
+
     return BfsResult(found.distances, found.parents, record)
 
 
@@ -195,6 +202,7 @@ def explain_bfs(
     return dispatch.explain(PATHS, problem, policy, have, capability.missing() if have is None else None)
 
 
+@lru_cache(maxsize=4096)
 def _choice(problem: BfsProblem, policy: dispatch.Policy) -> dispatch.Choice:
     absent = capability.missing() if problem.on_device or policy.device == "cuda" else "the graph is in host memory"
     have = capability.probe(0) if absent is None else None
@@ -224,11 +232,15 @@ def _options(
             raise InvalidValueError(f"{name} must be a number greater than 0, got {value!r}")
     if max_depth is not None and (not isinstance(max_depth, (int, np.integer)) or max_depth < 0):
         raise InvalidValueError(f"max_depth must be an integer >= 0 or None, got {max_depth!r}")
+    if direction == "auto" and graph.arcs < THIN * graph.n:
+        direction = "push"
     return Options(direction, float(alpha), float(beta), None if max_depth is None else int(max_depth), bool(trace))
 
 
 def _sources(source: Any, n: int) -> NDArray[np.int64]:
     """Check the sources; return them ascending, each once."""
+    if type(source) is int and 0 <= source < n:  # the usual call: half its overhead was here
+        return np.array([source], np.int64)
     found = np.atleast_1d(np.asarray(source.get() if hasattr(source, "get") else source))
     if found.size == 0:
         raise InvalidValueError("no source was given; a search starts at one vertex or more")
@@ -266,20 +278,11 @@ def _record(
     options: Options,
     choice: dispatch.Choice,
     variant: str,
+    direction: str,
     found: Found,
     times: tuple[float, float],
 ) -> BfsRecord:
     path = choice.path.name
-    if found.levels.pulled:
-        pull = "used"
-    elif options.direction == "push":
-        pull = 'off: direction="push" was asked for'
-    elif not graph.can_pull:
-        pull = "off: the graph is directed and its transpose was not given"
-    elif path == "block" or variant in plans.PUSH_ONLY:
-        pull = f"off: {path if variant == 'auto' else variant} only pushes"
-    else:
-        pull = "not needed"
     return BfsRecord(
         n=graph.n,
         arcs=graph.arcs,
@@ -290,14 +293,14 @@ def _record(
         path=path,
         variant=("direction" if path == "levels" else path) if variant == "auto" else variant,
         reason=choice.reason,
-        direction=options.direction,
-        pull=pull,
+        direction=direction,
+        pull=_pull_said(graph, direction, path, variant, found),
         alpha=options.alpha,
         beta=options.beta,
         max_depth=options.max_depth,
         order="natural" if graph.order is None else "degree",
         reached=found.reached,
-        depth=found.depth,
+        depth=found.levels.depth if found.depth is None else found.depth,
         edges=found.reached_arcs if graph.directed else (found.reached_arcs + 1) // 2,
         threads=found.workers,
         levels=found.levels,
@@ -305,3 +308,18 @@ def _record(
         jit_seconds=times[1],
     )
 
+
+
+def _pull_said(graph: Graph, direction: str, path: str, variant: str, found: Found) -> str:
+    """Say whether levels were pulled, and if not, why."""
+    if found.levels.pulled:
+        return "used"
+    if direction == "push":
+        return 'off: direction="push" was asked for'
+    if not graph.can_pull:
+        return "off: the graph is directed and its transpose was not given"
+    if path == "block" or variant in plans.PUSH_ONLY:
+        return f"off: {path if variant == 'auto' else variant} only pushes"
+    if direction == "auto" and graph.arcs < THIN * graph.n:
+        return f"off: fewer than {THIN} arcs a vertex, little to save"
+    return "not needed"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -160,9 +161,14 @@ class BfsRecord:
         return {**found, "levels": [asdict(level) for level in self.levels], "teps": self.teps}
 
 
-@dataclass(frozen=True, eq=False)
 class BfsResult:
     """Distances, parents, and how they came about.
+
+    Parameters
+    ----------
+    distances, parents : arrays
+    make_record : callable
+        Returns the record; called when it is first asked for, which spares small searches half their time.
 
     Attributes
     ----------
@@ -171,9 +177,18 @@ class BfsResult:
     parents : int[n]
         A vertex one level nearer with an arc to this one: the smallest-numbered such (first in the graph's
         order). A source is its own parent; -1 where unreached. Of the graph's ``index_dtype``.
-    record : BfsRecord
     """
 
-    distances: Any
-    parents: Any
-    record: BfsRecord
+    def __init__(self, distances: Any, parents: Any, make_record: Callable[[], BfsRecord]) -> None:
+        self.distances = distances
+        self.parents = parents
+        self._make_record = make_record
+
+    @cached_property
+    def record(self) -> BfsRecord:
+        """How the search went."""
+        return self._make_record()
+
+    def __repr__(self) -> str:
+        r = self.record
+        return f"BfsResult({r.reached} of {r.n} vertices reached, depth {r.depth}, {r.seconds:.3g} s by {r.path})"
