@@ -410,7 +410,8 @@ def test_the_record_says_what_happened():
         record.levels[len(levels)]
     assert bfs(directed_graph(), 0).record.pull == "off: the graph is directed and its transpose was not given"
     assert bfs(graph, 0, direction="push").record.pull == 'off: direction="push" was asked for'
-    assert bfs(grid(1, 5), 0, max_depth=0).record.pull == "not needed"
+    assert bfs(kronecker(8), 0, max_depth=0).record.pull == "not needed"
+    assert bfs(grid(1, 5), 0).record.pull == "off: fewer than 6 arcs a vertex, little to save"
 
 
 @pytest.mark.simt
