@@ -133,7 +133,7 @@ def test_determinants_out_of_range_are_flagged(device):
     assert det(small, device=device, check="status").flag == "underflow"
     sign, logarithm = slogdet(small, device=device)
     assert sign == 1
-    assert logarithm == pytest.approx(32 * np.log(np.float32(1e-2)), rel=1e-12)
+    assert logarithm == pytest.approx(32 * np.log(float(np.float32(1e-2))), rel=1e-12)
     with pytest.warns(errors.DeterminantRangeWarning, match="overflow"):
         assert det(1e200 * np.eye(3), device=device) == np.inf
     for copies in (8, 9):  # whatever path a batch's size takes
@@ -375,13 +375,15 @@ class Simt:
         batch, n = a.shape[:2]
         name = plan.expressions(a.dtype.name)[0]
         lu, pivots = np.full_like(a, np.nan), np.full((batch, n), -9, np.int32)
-        zero = np.full(batch, -9, np.int32)
+        zero, size = np.full(batch, -9, np.int32), np.full((batch, 2), np.nan)
         runner = Runner.build(plan.SOURCE, plan.instantiations()[0][1])
         report = runner.launch(
-            name, batch, plan.THREADS, [a, lu, pivots, zero, n],
+            name, batch, plan.THREADS, [a, lu, pivots, zero, size, n],
             shared_bytes=plan.shared_bytes(a.dtype.name, n, solve=False), schedules=2,
         )  # fmt: skip
         assert not report.findings, report.findings
+        pivot = np.abs(np.array([one.diagonal() for one in lu])) if n else size
+        assert size == pytest.approx(np.stack([pivot.min(axis=1), pivot.max(axis=1)], axis=1), rel=1e-6, nan_ok=True)
         return lu, pivots, zero
 
     @staticmethod
@@ -418,6 +420,25 @@ def test_small_kernels_on_the_host(n, dtype):
             assert np.array_equal(x[k].T, alone.solve(b[k].T))
     if n > 1:
         assert np.isnan(x[1]).all()
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_status_kernel_on_the_host(dtype):
+    from warpfront.backend.simt import Simt as Runner
+    from warpfront.dense import _lu_small_cuda as plan
+
+    lu = matrix(70, dtype, batch=3)
+    lu[1, 69, 3] = np.nan
+    bad, size = np.zeros(3, np.int32), np.full((3, 2), np.nan)
+    runner = Runner.build(plan.SOURCE, plan.instantiations()[0][1])
+    report = runner.launch(
+        plan.expressions(dtype)[2], (2, 3), plan.STATUS_THREADS, [lu, bad, size, 70], schedules=2
+    )
+    assert not report.findings, report.findings
+    assert bad.tolist() == [0, 1, 0]
+    pivot = np.abs(np.array([one.diagonal() for one in lu]))
+    assert size == pytest.approx(np.stack([pivot.min(axis=1), pivot.max(axis=1)], axis=1), rel=1e-6, nan_ok=True)
 
 
 @pytest.mark.simt

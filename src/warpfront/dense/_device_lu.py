@@ -19,7 +19,10 @@ __all__ = ["DeviceLU", "factor", "fan_out"]
 
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 STREAMS = 8  # for matrices factored one after another
-BATCHED_ORDER = 256  # cuBLAS's batched factorisation up to here, one matrix after another above
+BATCHED_ORDER, BATCHED_COUNT = (
+    1024,
+    4,
+)  # cuBLAS's batched routines up to this order and from this many matrices
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,22 +31,28 @@ class DeviceLU:
 
     Attributes
     ----------
+    matrices : cupy array [batch, n, n]
+        What was factored.
     lu : cupy array [batch, n, n]
-        Column-major matrices (``lu[b].T`` reads as a matrix).
+        Column-major factors (``lu[b].T`` reads as a matrix).
     pivots : cupy int32 [batch, n]
         Row interchanges, counted from 1.
     info : cupy int32 [batch]
-        Column of the first zero pivot counted from ``first``, one less where there is none.
-    norm : cupy float [batch]
-        1-norms.
+        Column of the first zero pivot counted from ``first``, one less where there is none; -2 for NaN and infinity.
+    bad : cupy int32 [batch] or None
+        Not 0 for NaN and infinity.
+    range : cupy float64 [batch, 2]
+        Smallest and largest absolute pivot.
     first : int
         0 or 1.
     """
 
+    matrices: Any
     lu: Any
     pivots: Any
     info: Any
-    norm: Any
+    bad: Any
+    range: Any
     first: int
 
     @cached_property
@@ -51,7 +60,9 @@ class DeviceLU:
         """1-norms on the host, float64[batch]. Reading it waits for the device."""
         import cupy
 
-        return cupy.asnumpy(self.norm).astype(np.float64)
+        if not self.matrices.size:
+            return np.zeros(len(self.matrices))
+        return cupy.asnumpy(abs(self.matrices).sum(axis=1).max(axis=1)).astype(np.float64)
 
     @cached_property
     def zero(self) -> Any:
@@ -59,8 +70,18 @@ class DeviceLU:
         import cupy
 
         found = cupy.asnumpy(self.info) - self.first
-        found[~np.isfinite(self.norm1)] = -2
+        if self.bad is not None:
+            found[cupy.asnumpy(self.bad) != 0] = -2
         return found
+
+    @cached_property
+    def doubtful(self) -> Any:
+        """On the host, bool[batch]: the pivots give reason to look at the condition number. Waits."""
+        import cupy
+
+        size = cupy.asnumpy(self.range)
+        limit = 16 * self.order * float(np.finfo(self.lu.dtype).eps)
+        return (size[:, 0] < limit * size[:, 1]) & (self.zero == -1)
 
     @property
     def order(self) -> int:
@@ -76,7 +97,7 @@ class DeviceLU:
             return x.transpose(0, 2, 1)
         if self.order <= small.MAX_ORDER and trans == "N":
             self._sweep_small(x)
-        elif self.order <= BATCHED_ORDER and len(self.lu) > 1:
+        elif self.order <= BATCHED_ORDER and len(self.lu) >= BATCHED_COUNT:
             self._sweep_batched(x, trans)
         else:
             self._sweep_large(x, trans)
@@ -157,21 +178,26 @@ def factor(a: Any) -> DeviceLU:
     import cupy
 
     batch, n = a.shape[:2]
-    pivots = cupy.zeros((batch, n), np.int32)
     if not a.size:
-        return DeviceLU(cupy.zeros_like(a), pivots, cupy.full(batch, -1, np.int32), cupy.zeros(batch), 0)
-    norm = abs(a).sum(axis=1).max(axis=1)
+        none, ones = cupy.full(batch, -1, np.int32), cupy.ones((batch, 2))
+        return DeviceLU(a, cupy.zeros_like(a), cupy.zeros((batch, n), np.int32), none, None, ones, 0)
+    pivots, size = cupy.empty((batch, n), np.int32), cupy.empty((batch, 2), np.float64)
     if n <= small.MAX_ORDER:
-        lu, info = cupy.empty_like(a, order="C"), cupy.empty(batch, np.int32)
+        lu, info = cupy.empty(a.shape, a.dtype), cupy.empty(batch, np.int32)
         rows = cupy.ascontiguousarray(a)
         kernel, stream = _kernel(a, 0)
         shared = small.shared_bytes(a.dtype.name, n, solve=False)
-        args = (rows.data.ptr, lu.data.ptr, pivots.data.ptr, info.data.ptr, n)
+        args = (rows.data.ptr, lu.data.ptr, pivots.data.ptr, info.data.ptr, size.data.ptr, n)
         kernel.launch(stream, batch, small.THREADS, args, shared)
-        return DeviceLU(lu, pivots, info, norm, 0)
+        return DeviceLU(a, lu, pivots, info, None, size, 0)
     lu = cupy.array(a.transpose(0, 2, 1), order="C", copy=True)
-    info = (_factor_batched if n <= BATCHED_ORDER and batch > 1 else _factor_large)(lu, pivots)
-    return DeviceLU(lu, pivots, info, norm, 1)
+    many = batch >= BATCHED_COUNT and n <= BATCHED_ORDER
+    info = (_factor_batched if many else _factor_large)(lu, pivots)
+    bad = cupy.zeros(batch, np.int32)
+    kernel, stream = _kernel(a, 2)
+    grid = (small.status_blocks(n), batch)
+    kernel.launch(stream, grid, small.STATUS_THREADS, (lu.data.ptr, bad.data.ptr, size.data.ptr, n))
+    return DeviceLU(a, lu, pivots, info, bad, size, 1)
 
 
 def fan_out(count: int, run: Callable[[int], None], streams: int = STREAMS) -> None:
@@ -232,7 +258,16 @@ def _inverse_norm(found: DeviceLU, b: int) -> float:
     import cupy
 
     part = slice(b, b + 1)
-    one = DeviceLU(found.lu[part], found.pivots[part], found.info[part], found.norm[part], found.first)
+    bad = None if found.bad is None else found.bad[part]
+    one = DeviceLU(
+        found.matrices[part],
+        found.lu[part],
+        found.pivots[part],
+        found.info[part],
+        bad,
+        found.range[part],
+        found.first,
+    )
     n, kind = found.order, found.lu.dtype
 
     def apply(vector: Any, trans: str) -> Any:

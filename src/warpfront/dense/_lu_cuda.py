@@ -79,16 +79,9 @@ def _outcomes(found: DeviceLU, check: str, errors: Any, method: str) -> list[Den
 
 def _screened(found: DeviceLU) -> Any:
     """Condition estimates where the pivots give reason for one, else NaN."""
-    import cupy
-
     result = np.full(len(found.lu), np.nan)
-    if not found.lu.size:
-        return result
-    size = cupy.asnumpy(abs(found.lu.diagonal(axis1=1, axis2=2)))
-    limit = 16 * found.order * float(np.finfo(found.lu.dtype).eps)
-    doubtful = (size.min(axis=1) < limit * size.max(axis=1)) & (found.zero == -1)
-    if doubtful.any():
-        result[doubtful] = found.rcond[doubtful]
+    if found.doubtful.any():
+        result[found.doubtful] = found.rcond[found.doubtful]
     return result
 
 

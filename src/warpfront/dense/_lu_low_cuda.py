@@ -45,8 +45,9 @@ class LowFactor:
         if kind == np.complex64:
             raise NotSupportedError(f"precision={precision!r} is for real matrices; use 'float32'")
         lu, pivots, zero = _blocked(cupy.ascontiguousarray(single.T), precision)
-        norm, info = abs(single).sum(axis=0).max().reshape(1), cupy.full(1, zero, np.int32)
-        return cls(_device_lu.DeviceLU(lu[None], pivots[None], info, norm, 0), scale, precision)
+        info, unread = cupy.full(1, zero, np.int32), cupy.ones((1, 2))
+        factors = _device_lu.DeviceLU(single[None], lu[None], pivots[None], info, None, unread, 0)
+        return cls(factors, scale, precision)
 
     @cached_property
     def rcond(self) -> float:

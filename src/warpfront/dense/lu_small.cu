@@ -42,8 +42,9 @@ WF_DEVICE bool is_zero(T a) { return size_of(a) == decltype(size_of(a))(0); }
 
 // a: row-major [batch][n][n], read. lu: column-major [batch][n][n], written. pivots: [batch][n], counted from 1.
 // zero: [batch], column of the first zero pivot or -1; -2 where the matrix holds NaN or infinity.
+// range: [batch][2], smallest and largest absolute pivot.
 template <typename T>
-__global__ void lu_small(const T* a, T* lu, wf::i32* pivots, wf::i32* zero, wf::i32 n) {
+__global__ void lu_small(const T* a, T* lu, wf::i32* pivots, wf::i32* zero, double* range, wf::i32 n) {
   typedef typename wf::real_of<T>::type R;
   WF_DYNAMIC_SHARED(raw);
   T* s = reinterpret_cast<T*>(raw);
@@ -85,7 +86,42 @@ __global__ void lu_small(const T* a, T* lu, wf::i32* pivots, wf::i32* zero, wf::
   }
   __syncthreads();
   for (int e = i; e < n * n; e += wf::kSmallThreads) lu[first + e] = s[e % n + (e / n) * pitch];
-  if (i == 0) zero[blockIdx.x] = failed;
+  const R own = wf::size_of(s[wf::min_of(i, n - 1) * (pitch + 1)]);
+  const R least = wf::block_min(own, finite_scratch), most = wf::block_max(own, finite_scratch);
+  if (i == 0) {
+    zero[blockIdx.x] = failed;
+    range[2 * static_cast<wf::i64>(blockIdx.x)] = static_cast<double>(least);
+    range[2 * static_cast<wf::i64>(blockIdx.x) + 1] = static_cast<double>(most);
+  }
+}
+
+// Status of a finished factorisation of any order: lu is column-major [batch][n][n]; blockIdx.y is the matrix.
+// bad: [batch], zeros on entry; 1 is written, by any number of blocks, where an entry of the factors is NaN or infinite
+// (every such entry of the matrix makes one). range: as lu_small, by the blocks with blockIdx.x == 0.
+template <typename T>
+__global__ void lu_status(const T* lu, wf::i32* bad, double* range, wf::i32 n) {
+  typedef typename wf::real_of<T>::type R;
+  __shared__ R scratch[wf::kMaxWarps];
+  const wf::i64 matrix = static_cast<wf::i64>(blockIdx.y) * n * n, entries = static_cast<wf::i64>(n) * n;
+  R nothing = R(0);
+  for (wf::i64 e = static_cast<wf::i64>(blockIdx.x) * blockDim.x + threadIdx.x; e < entries;
+       e += static_cast<wf::i64>(gridDim.x) * blockDim.x)
+    nothing = nothing + wf::size_of(lu[matrix + e]) * R(0);
+  const bool found = wf::block_sum(nothing, scratch) != R(0);
+  if (found && threadIdx.x == 0) bad[blockIdx.y] = 1;
+  if (blockIdx.x != 0) return;
+  R least = wf::size_of(lu[matrix]), most = least;
+  for (wf::i64 k = threadIdx.x; k < n; k += blockDim.x) {
+    const R own = wf::size_of(lu[matrix + k * (static_cast<wf::i64>(n) + 1)]);
+    least = wf::min_of(least, own);
+    most = wf::max_of(most, own);
+  }
+  least = wf::block_min(least, scratch);
+  most = wf::block_max(most, scratch);
+  if (threadIdx.x == 0) {
+    range[2 * static_cast<wf::i64>(blockIdx.y)] = static_cast<double>(least);
+    range[2 * static_cast<wf::i64>(blockIdx.y) + 1] = static_cast<double>(most);
+  }
 }
 
 // Solve with a factor of lu_small. x: column-major [batch][count][n], overwritten. A matrix with zero[b] != -1 gets NaN.

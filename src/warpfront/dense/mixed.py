@@ -153,13 +153,11 @@ def _krylov(a: Any, low: LowPrecision, residual: Any, xp: Any) -> Any:
     """One GMRES correction of each column, preconditioned by the factor."""
     if xp is np:
         from scipy.sparse.linalg import LinearOperator, gmres
-
-        options: dict[str, Any] = {"rtol": 1e-6, "atol": 0.0}
     else:
         from cupyx.scipy.sparse.linalg import LinearOperator, gmres
-
-        options = {"tol": 1e-6, "atol": 0.0}
     n, kind = len(a), residual.dtype
+    restart = min(n, 60)
+    cycles = 2 if xp is np else 2 * restart  # CuPy counts steps where SciPy counts restarts
 
     def precondition(vector: Any) -> Any:
         return _apply(low, vector.reshape(n, 1).astype(kind), xp).ravel()
@@ -168,7 +166,13 @@ def _krylov(a: Any, low: LowPrecision, residual: Any, xp: Any) -> Any:
     out = xp.empty_like(residual)
     for j in range(residual.shape[1]):
         out[:, j], _ = gmres(
-            a.astype(kind, copy=False), residual[:, j], M=inverse, restart=min(n, 60), maxiter=120, **options
+            a.astype(kind, copy=False),
+            residual[:, j],
+            M=inverse,
+            rtol=1e-6,
+            atol=0.0,
+            restart=restart,
+            maxiter=cycles,
         )
     return out
 

@@ -4,9 +4,10 @@
 // writes TC rows of the output. The in-place kernel's block owns a pair of tiles that mirror each other
 // across the diagonal (or one tile on it).
 //
-// Shared layout: word[TR / P][TC + 1], P elements of a column to a word (transpose.cuh). The padding column
-// makes the words of a column fall into different banks: reading down a column is then as fast as along a
-// row.
+// Shared layout: word[TR / P][kWidth], P elements of a column to a word (transpose.cuh). The width is 1 modulo 8, so
+// that the words of a column fall into different banks and reading down a column is as fast as along a row. Lanes that
+// write neighbouring chunks of 1- or 2-byte elements are 16 or 8 words apart: after each 32 columns 4 words are left
+// out, which spreads their banks, too.
 //
 // Barriers: one, between the block's writes of the tile by rows and its reads by columns. In place, the same
 // barrier also separates the last read of either tile from device memory from the first write over it; no
@@ -21,7 +22,7 @@
 #include "transpose.cuh"
 
 #ifndef WF_LOAD16
-#define WF_LOAD16 wf::load16_stream
+#define WF_LOAD16 wf::load16
 #endif
 #ifndef WF_STORE16
 #define WF_STORE16 wf::store16
@@ -35,8 +36,11 @@ namespace wf {
 template <int B, int TR, int TC>
 struct padded_tile {
   typedef typename word_of<element<B>::kWordBytes>::type word_type;
-  static constexpr int kRows = TR / element<B>::kPacked;
-  word_type at[kRows][TC + 1];
+  static constexpr int kRows = TR / element<B>::kPacked, kSkew = B < 4 ? 4 : 0;
+  static constexpr int kWidth = (TC + kSkew * ((TC - 1) / 32) + 7) / 8 * 8 + 1;
+  word_type words[kRows][kWidth];
+  WF_DEVICE word_type& at(int q, int c) { return words[q][c + c / 32 * kSkew]; }
+  WF_DEVICE const word_type& at(int q, int c) const { return words[q][c + c / 32 * kSkew]; }
 };
 
 // Chunk of up to V elements; what lies outside the matrix reads as zero.
@@ -93,7 +97,7 @@ WF_DEVICE void fill_tile(padded_tile<B, TR, TC>& s, const u8* src, i64 pitch, i6
       W out[V];
       rows_to_words<B>(raw[i], out);
       WF_UNROLL
-      for (int e = 0; e < V; ++e) s.at[q][k * V + e] = out[e];
+      for (int e = 0; e < V; ++e) s.at(q, k * V + e) = out[e];
     }
   } else {
     constexpr int kEach = TR / P * TC / Threads;
@@ -106,7 +110,7 @@ WF_DEVICE void fill_tile(padded_tile<B, TR, TC>& s, const u8* src, i64 pitch, i6
       WF_UNROLL
       for (int p = 0; p < P; ++p)
         if (q * P + p < rows && c < columns) set_element<B>(packed, p, load_element<B>(src + (q * P + p) * pitch + c * B));
-      s.at[q][c] = get_element<E::kWordBytes>(packed, 0);
+      s.at(q, c) = get_element<E::kWordBytes>(packed, 0);
     }
   }
 }
@@ -175,7 +179,7 @@ WF_DEVICE void fill_unaligned(padded_tile<B, TR, TC>& s, const u8* src, i64 pitc
     typename padded_tile<B, TR, TC>::word_type out[V];
     rows_to_words<B>(raw[i], out);
     WF_UNROLL
-    for (int e = 0; e < V; ++e) s.at[q][k * V + e] = out[e];
+    for (int e = 0; e < V; ++e) s.at(q, k * V + e) = out[e];
   }
 }
 
@@ -195,9 +199,9 @@ WF_DEVICE void drain_unaligned(const padded_tile<B, TR, TC>& s, u8* dst, i64 pit
     WF_UNROLL
     for (int w = 0; w < N; ++w) {
       if constexpr (P == 1) {
-        set_element<E::kWordBytes>(v, w, s.at[r + w][c]);
+        set_element<E::kWordBytes>(v, w, s.at(r + w, c));
       } else {
-        const u64 pair = s.at[r / P + w][c] | static_cast<u64>(s.at[r / P + w + 1][c]) << 32;
+        const u64 pair = s.at(r / P + w, c) | static_cast<u64>(s.at(r / P + w + 1, c)) << 32;
         v.w[w] = static_cast<u32>(pair >> (r % P * 8 * B));
       }
     }
@@ -205,7 +209,7 @@ WF_DEVICE void drain_unaligned(const padded_tile<B, TR, TC>& s, u8* dst, i64 pit
     if (head && j == 0) {
       for (int e = 0; e < skipped && e < rows; ++e) {
         vec16 one = {{0, 0, 0, 0}};
-        set_element<E::kWordBytes>(one, 0, s.at[e / P][c]);
+        set_element<E::kWordBytes>(one, 0, s.at(e / P, c));
         if constexpr (P > 1) one.w[0] >>= e % P * 8 * B;
         store_element<B>(row + e * B, get_element<B>(one, 0));
       }
@@ -230,7 +234,7 @@ WF_DEVICE void drain_tile(const padded_tile<B, TR, TC>& s, u8* dst, i64 pitch, i
       const int c = item / kAcross % TC, j = item % kAcross + item / (kAcross * TC) * kAcross;
       vec16 v = {{0, 0, 0, 0}};
       WF_UNROLL
-      for (int w = 0; w < N; ++w) set_element<E::kWordBytes>(v, w, s.at[j * N + w][c]);
+      for (int w = 0; w < N; ++w) set_element<E::kWordBytes>(v, w, s.at(j * N + w, c));
       store_chunk<B>(dst + c * pitch + j * 16, c < columns ? rows - j * V : 0, v);
     }
   } else {
@@ -242,7 +246,7 @@ WF_DEVICE void drain_tile(const padded_tile<B, TR, TC>& s, u8* dst, i64 pitch, i
       const int c = thread / TR + i * (Threads / TR);
       if (r < rows && c < columns) {
         vec16 v = {{0, 0, 0, 0}};
-        set_element<E::kWordBytes>(v, 0, s.at[r / P][c]);
+        set_element<E::kWordBytes>(v, 0, s.at(r / P, c));
         if constexpr (P == 1) {
           store_element<B>(dst + c * pitch + r * B, get_element<B>(v, 0));
         } else {

@@ -35,7 +35,7 @@ def _async(problem: TransposeProblem, dst: Any, src: Any) -> None:
     _launch("sm_80", problem, dst, src)
 
 
-@dispatch.requires(cc_min=(7, 5), shared_bytes=34 * 1024)
+@dispatch.requires(cc_min=(7, 5), shared_bytes=38 * 1024)
 def _portable(problem: TransposeProblem, dst: Any, src: Any) -> None:
     _launch("portable", problem, dst, src)
 
