@@ -11,7 +11,7 @@ from warpfront.dense import _transpose_cuda as plans
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = (4096, 16384)
 ODD = ((4097, 4099), (10007, 10009))
-LOADS = {"once": "wf::load16_stream", "plain": "wf::load16", "first": "wf::load16_first"}
+LOADS = {"plain": "wf::load16", "once": "wf::load16_stream", "first": "wf::load16_first"}
 STORES = {"plain": "wf::store16", "stream": "wf::store16_stream", "first": "wf::store16_first"}
 COLUMN = 1 << 20
 GROUPS = (COLUMN, 1)
@@ -41,34 +41,33 @@ def _tiles(text):
 
 
 PORTABLE = {
-    1: _tiles("128x128x256 128x128x128 64x128x128 256x128x256 128x256x256 64x64x64 64x256x256"),
-    2: _tiles("64x64x256 64x64x128 128x64x256 64x128x256 128x128x256 128x128x512 64x256x256"),
-    4: _tiles("64x64x256 64x64x128 64x64x512 64x32x256 64x32x128 32x64x128 128x32x256 32x128x256 64x128x256 "
-              "64x128x512 128x64x512 32x256x256"),
-    8: _tiles("32x32x256 32x32x128 64x32x256 32x64x256 64x16x256 16x64x256 64x64x512 32x128x512 16x128x256"),
-    16: _tiles("32x32x256 32x32x128 16x16x128 16x32x256 32x16x256 32x16x128 64x32x512 16x64x256"),
+    1: _tiles("128x128x256 64x128x128 128x256x256 64x256x256 64x64x64 128x64x128"),
+    2: _tiles("64x64x128 128x64x256 64x128x256 128x128x512 64x64x256 64x128x128"),
+    4: _tiles("64x64x256 64x32x128 128x32x256"),
+    8: _tiles("32x32x256 32x32x128 64x32x256"),
+    16: _tiles("16x16x128 32x16x256 32x16x128"),
 }  # fmt: skip
 STREAMED = {
-    1: _tiles("128x128x256x2 128x256x256x2 256x128x256x2"),
-    2: _tiles("64x64x128x3 128x64x256x2 128x128x256x2"),
-    4: _tiles("64x64x256x2 64x64x128x3 128x64x256x2 64x128x256x2"),
-    8: _tiles("64x32x256x2 64x64x256x2 32x64x256x3"),
-    16: _tiles("64x32x256x2 32x16x128x3 32x32x256x2"),
+    1: _tiles("128x256x256x2"),
+    2: _tiles("128x128x256x2 64x64x128x3"),
+    4: _tiles("64x64x256x2 128x64x256x2"),
+    8: _tiles("64x64x256x2 64x32x256x2"),
+    16: _tiles("64x32x256x2"),
 }
 BULK = {1: _tiles("128x256x256x2"), 2: _tiles("64x64x128x3"), 4: _tiles("64x64x128x3"), 8: _tiles("64x32x256x3"),
         16: _tiles("32x32x128x3")}  # fmt: skip
 SHIFT = {
-    1: _tiles("128x128x256 128x128x128 64x128x128 256x128x256 128x256x256"),
-    2: _tiles("64x64x256 64x128x256 128x64x256 128x128x256 64x64x128"),
-    4: _tiles("64x64x256 64x64x128 128x32x256 64x128x256 128x64x256 64x32x128"),
-    8: _tiles("32x32x256 64x32x256 32x64x256 64x16x128 64x32x128"),
+    1: _tiles("128x128x256 64x128x128 128x64x128 256x64x256 128x128x128"),
+    2: _tiles("64x64x256 64x128x256 128x64x256 128x32x256 64x32x128"),
+    4: _tiles("64x64x256 128x32x256 64x32x128 128x16x128 32x32x128"),
+    8: _tiles("64x32x256 64x16x128 64x32x128 128x16x256"),
 }
 
 
-def defines(load="once", store="plain", blocks=1):
+def defines(load="plain", store="plain", blocks=1):
     """Macros of a variant: cache policies, and the least number of blocks an SM should hold."""
     chosen = []
-    if load != "once":
+    if load != "plain":
         chosen.append(("WF_LOAD16", LOADS[load]))
     if store != "plain":
         chosen.append(("WF_STORE16", STORES[store]))
@@ -86,7 +85,7 @@ def least_blocks(path, tile):
 
 
 def policies():
-    return [(a, b) for a in LOADS for b in STORES if (a, b) != ("once", "plain")]
+    return [("once", "plain"), ("once", "stream"), ("plain", "stream"), ("first", "first")]
 
 
 def problem_for(size, m, n, batch=1, in_place=False):
@@ -134,7 +133,7 @@ def first_round(size, odd):
     tiles = [("portable", t) for t in (SHIFT.get(size, PORTABLE[size]) if odd else PORTABLE[size])]
     if not odd:
         tiles += [("sm_80", t) for t in STREAMED[size]] + [("sm_90", t) for t in BULK[size]]
-    return [Variant((path, tile, group, "once", "plain", 1)) for path, tile in tiles for group in GROUPS]
+    return [Variant((path, tile, group, "plain", "plain", 1)) for path, tile in tiles for group in GROUPS]
 
 
 def second_round(best):
@@ -143,14 +142,14 @@ def second_round(best):
     for path, tile, group, *_ in best:
         if path == "portable":
             found += [Variant((path, tile, group, a, b, 1)) for a, b in policies()]
-        found += [Variant((path, tile, group, "once", "plain", k)) for k in least_blocks(path, tile)]
-        found += [Variant((path, tile, g, "once", "plain", 1)) for g in (8, 32)]
+        found += [Variant((path, tile, group, "plain", "plain", k)) for k in least_blocks(path, tile)]
+        found += [Variant((path, tile, g, "plain", "plain", 1)) for g in (8, 32)]
     return found
 
 
 def third_round(best):
     """The best cache policy with every occupancy: what each gave alone may add up."""
-    policy = next((v for v in best if v[0] == "portable" and v[3:5] != ("once", "plain")), None)
+    policy = next((v for v in best if v[0] == "portable" and v[3:5] != ("plain", "plain")), None)
     if policy is None:
         return []
     return [Variant((*policy[:5], blocks)) for blocks in least_blocks(policy[0], policy[1])]

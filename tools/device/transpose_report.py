@@ -30,7 +30,7 @@ PACKAGES = ("cupy-cuda13x", "torch", "cuda-core")
 
 
 def as_tuned(path):
-    return Variant((path, None, None, "once", "plain", 1))
+    return Variant((path, None, None, "plain", "plain", 1))
 
 
 def automatic(problem):
