@@ -208,7 +208,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--driver", action="store_true")
-    parser.add_argument("--sections", default="kernels,stages,pipeline,crossover")
+    parser.add_argument("--sections", default="kernels,steps,stages,pipeline,crossover")
     options = parser.parse_args()
     if options.driver:
         driver()
@@ -235,7 +235,7 @@ def main():
             print(counters(options.out / "ncu.csv"), flush=True)
             (options.out / "check.json").write_text(json.dumps(checks, indent=1))
     else:
-        limits = {"kernels": 22, "stages": 16, "pipeline": 18, "crossover": 12}
+        limits = {"kernels": 22, "steps": 20, "stages": 16, "pipeline": 25, "crossover": 12}
         for name in options.sections.split(","):
             if section(name, options.out, limits[name], options.dry) != 0:
                 failed.append(name)

@@ -63,11 +63,12 @@ class Bench:
         self.sources = [cupy.asarray(np.repeat(self.host, shape[0], 0)) for _ in range(images)]
         self.outs = [cupy.zeros(2 * self.pixels.size, cupy.int16) for _ in range(images)]
 
-    def calls(self, what, tile=plans.TILE, defines=(), aligned=True):
+    def launcher(self, what, pixels=None, tile=plans.TILE, defines=(), aligned=True):
+        """Return ``call(stream, source address, output address)`` for contiguous images."""
         from warpfront.backend import compile as compiling
         from warpfront.backend import cuda
 
-        pixels, item = self.pixels, 2 if what.stage == "sobel" else 1
+        pixels, item = pixels or self.pixels, 2 if what.stage == "sobel" else 1
         pitch = pixels.width * item
         made = plans.plan(
             what,
@@ -81,15 +82,55 @@ class Bench:
         options = compiling.CompileOptions(defines=defines)
         kernel = cuda.load(plans.SOURCE, made.expression, made.signature, 0, options)
 
-        def call_for(source, out):
+        def call(stream, source, out):
             # gx in the first half of the memory, gy in the second
-            pointers = (out.data.ptr, out.data.ptr + item * pixels.size)[: made.outputs]
-            arguments = (*pointers, source.data.ptr, *made.tail)
-            return lambda stream: kernel.launch(
-                stream, made.blocks, made.threads, arguments, made.shared_bytes
+            pointers = (out, out + item * pixels.size)[: made.outputs]
+            kernel.launch(
+                stream, made.blocks, made.threads, (*pointers, source, *made.tail), made.shared_bytes
             )
 
-        return [call_for(s, o) for s, o in zip(self.sources, self.outs, strict=True)]
+        return call
+
+    def calls(self, what, tile=plans.TILE, defines=(), aligned=True):
+        launch = self.launcher(what, None, tile, defines, aligned)
+        return [
+            lambda stream, s=s, o=o: launch(stream, s.data.ptr, o.data.ptr)
+            for s, o in zip(self.sources, self.outs, strict=True)
+        ]
+
+    def staged(self):
+        """The chain as three launches with gray images in between."""
+        import cupy
+
+        between = contiguous_pixels((self.pixels.batch, self.pixels.height, self.pixels.width), "gray")
+        gray = self.launcher(operation("gray"))
+        blur = self.launcher(operation("blur", sigma=1.1, taps=5), between)
+        sobel = self.launcher(operation("edges", threshold=100), between)
+        memory = [cupy.zeros(self.pixels.size, cupy.uint8) for _ in range(2)]
+
+        def call(stream, s, o):
+            gray(stream, s.data.ptr, memory[0].data.ptr)
+            blur(stream, memory[0].data.ptr, memory[1].data.ptr)
+            sobel(stream, memory[1].data.ptr, o.data.ptr)
+
+        return [
+            lambda stream, s=s, o=o: call(stream, s, o) for s, o in zip(self.sources, self.outs, strict=True)
+        ]
+
+    def one_by_one(self, **options):
+        """The fused kernel, a launch for each image."""
+        whole = self.pixels
+        one = contiguous_pixels((whole.height, whole.width, 3), "packed")
+        launch = self.launcher(EDGES, one, **options)
+        area = whole.height * whole.width
+
+        def call(stream, s, o):
+            for k in range(whole.batch):
+                launch(stream, s.data.ptr + k * whole.batch_stride, o.data.ptr + k * area)
+
+        return [
+            lambda stream, s=s, o=o: call(stream, s, o) for s, o in zip(self.sources, self.outs, strict=True)
+        ]
 
     def wrong(self, what, calls):
         """Run the first call on poison; compare the first and the last image."""
@@ -125,7 +166,7 @@ def copy_calls(nbytes):
 
 
 def torch_calls(bench):
-    """The chain in torch, as a user would write it: float16 convolutions on planar images."""
+    """The chain in torch, as a user would write it: convolutions in float32."""
     import torch
     from torch.nn import functional
 
@@ -142,10 +183,11 @@ def torch_calls(bench):
         return (functional.conv2d(x, sobel).abs().sum(1) > 100).to(torch.uint8) * 255
 
     tensor = torch.as_tensor(bench.sources[0], device="cuda")
+    target = torch.as_tensor(bench.outs[0], device="cuda").view(torch.uint8)[: bench.pixels.size]
 
     def call(stream):
         with torch.cuda.stream(torch.cuda.ExternalStream(stream)), torch.no_grad():
-            chain(tensor)
+            target.copy_(chain(tensor).reshape(-1))
 
     return call
 

@@ -50,11 +50,56 @@ def kernels(out, dry):
     record["sweep_us"] = {n: 1e6 * first[n].median for n in sorted(first, key=lambda n: first[n].median)}
     record["final"] = {n: [1e6 * s for s in v.seconds] for n, v in last.items()}
     save(out, "kernels", record)
+
+
+def steps(out, dry):
+    """The order of optimisation on 32 frames, each step beside the others, as a record."""
+    if dry:
+        return
+    from warpfront.bench import gpu
+    from warpfront.bench.collect import collected, gpu_record, refused
+    from warpfront.bench.record import Row, write
+
+    bench = Bench("packed")
+    first = {"tile": (128, 64, 128, 8)}
+    calls = {
+        "1 stages": bench.staged(),
+        "2 fused, a launch an image": bench.one_by_one(**first, aligned=False),
+        "3 one launch": bench.calls(EDGES, **first, aligned=False),
+        "4 16-byte loads": bench.calls(EDGES, **first),
+        "5 tile": bench.calls(EDGES),
+    }
+    wrong = {name: bench.wrong(EDGES, made) for name, made in calls.items()}
+    nbytes = 4 * bench.pixels.size
+    calls["copy"] = copy_calls(nbytes)
+    found = gpu.time_interleaved(calls, samples=25)
+    contenders = {
+        name: collected(
+            found[name].seconds,
+            right=not wrong.get(name),
+            detail=wrong.get(name, ""),
+            bytes=nbytes,
+            calls_per_sample=found[name].calls_per_sample,
+        )
+        for name in calls
+    }
     try:
-        record["torch_us"] = [1e6 * s for s in events(torch_calls(bench), 5)]
+        call = torch_calls(bench)
+        seconds = events(call, 9)
+        bad = bench.wrong(EDGES, [call])
+        note = "float32 convolutions; " + (bad or "bits equal")
+        import torch
+
+        contenders["torch"] = collected(seconds, algorithm=note, bytes=nbytes, version=torch.__version__)
     except Exception as error:
-        record["torch_us"] = f"{type(error).__name__}: {error}"[:300]
-    save(out, "kernels", record)
+        contenders["torch"] = refused("failed", f"{type(error).__name__}: {error}")
+    ours = [name for name in calls if name != "copy"]
+    shapes = {"images": 32, "height": 1080, "width": 1920, "taps": 5}
+    row = Row(
+        "32 x 1920 x 1080, packed", "edges", shapes, "uint8", "random bits", 7, ours, contenders, "copy"
+    )
+    write(gpu_record("edges", [row], {"samples": 25, "l2": "cold"}), out / "edges.json")
+    save(out, "steps", {n: c.median and 1e6 * c.median for n, c in contenders.items()} | {"wrong": wrong})
 
 
 def profile(out, dry):
@@ -79,8 +124,10 @@ def stages(out, dry):
     if dry:
         return
     from warpfront.bench import gpu
+    from warpfront.bench.collect import collected, gpu_record
+    from warpfront.bench.record import Row, write
 
-    record = {}
+    record, rows = {}, []
     gray, wide = operation("gray"), operation("edges", sigma=5, threshold=100)
     blur, wide_blur = operation("blur", sigma=1.1, taps=5), operation("blur", sigma=5)
     jobs = {
@@ -113,7 +160,22 @@ def stages(out, dry):
             }
             for name, _, nbytes in todo
         }
+        for name, _, nbytes in todo:
+            copy, one, moved = f"copy {nbytes}", found[name], float(nbytes * bench.pixels.size)
+            contenders = {
+                "warpfront": collected(
+                    one.seconds, right=not wrong[name], detail=wrong[name], bytes=moved,
+                    calls_per_sample=one.calls_per_sample,
+                ),
+                "copy": collected(found[copy].seconds, bytes=moved, algorithm="cudaMemcpyAsync of as many bytes"),
+            }  # fmt: skip
+            shapes = {"images": 32, "height": 1080, "width": 1920}
+            rows.append(
+                Row(f"32 x 1920 x 1080, {layout}", name, shapes, "uint8", "random bits", 7, ["warpfront"],
+                    contenders, "copy")
+            )  # fmt: skip
         save(out, "stages", record)
+        write(gpu_record("edges_stages", rows, {"samples": 11, "l2": "cold"}), out / "edges_stages.json")
         del bench
 
 
@@ -140,68 +202,96 @@ def link_rates():
     return {"h2d": nbytes / up, "d2h": nbytes / down}
 
 
-def stream_once(shape, count, slots, streams, graphs, engine="cuda"):
-    """One run from memory that is pinned already; the second of two, so that buffers and graphs are there."""
-    from warpfront.image import EdgePipeline
+CONFIGURATIONS = (
+    (1, 1, False), (1, 1, True), (2, 2, True), (3, 2, True), (4, 2, False), (4, 2, True), (4, 4, True), (6, 3, True),
+)  # fmt: skip
 
-    pipeline = EdgePipeline(
-        device=engine, sigma=1.1, taps=5, threshold=100, slots=slots, streams=streams, graphs=graphs,
-        byte_cap=8 << 30, timeline=True,
-    )  # fmt: skip
-    for items in (range(3 * slots), range(count)):
-        for _ in pipeline.run(items, decode=lambda _, place: place(shape), encode=lambda _, edges: None):
-            pass
-    record = pipeline.record
-    spans = {name: [i for i in record.timeline if i.stage == name] for name in ("h2d", "kernel", "d2h")}
-    # Of each D2H, what lies inside the H2D of other slots.
-    inside = sum(
-        covered(
-            [(d.begin_seconds, d.end_seconds)],
-            [(h.begin_seconds, h.end_seconds) for h in spans["h2d"] if h.slot != d.slot],
+
+class Stream:
+    """A pipeline on images whose pixels are in pinned memory already."""
+
+    def __init__(self, shape, count, slots, streams, graphs, device="cuda"):
+        from warpfront.image import EdgePipeline
+
+        self.shape, self.count, self.slots = shape, count, slots
+        self.name = f"{slots} slots, {streams} streams, {'graphs' if graphs else 'eager'}"
+        self.pipeline = EdgePipeline(
+            device=device, sigma=1.1, taps=5, threshold=100, slots=slots, streams=streams, graphs=graphs,
+            byte_cap=8 << 30, timeline=True,
+        )  # fmt: skip
+        self.run(3 * slots)  # buffers and graphs are made
+
+    def run(self, count):
+        stream = self.pipeline.run(
+            range(count), decode=lambda _, place: place(self.shape), encode=lambda _, edges: None
         )
-        for d in spans["d2h"]
-    )
-    total = sum(d.end_seconds - d.begin_seconds for d in spans["d2h"])
-    busy = covered([(0.0, 1e9)], [(h.begin_seconds, h.end_seconds) for h in spans["h2d"]])
-    nbytes = count * int(np.prod(shape))
-    latency = (record.latency_p50_seconds, record.latency_p95_seconds, record.latency_p99_seconds)
-    return {
-        "shape": list(shape), "slots": slots, "streams": streams, "graphs": graphs, "seconds": record.seconds,
-        "h2d_bytes_per_second": nbytes / record.seconds, "images_per_second": record.images_per_second,
-        "d2h_inside_h2d": inside / total if total else 0.0, "h2d_busy": busy / record.seconds,
-        "latency_ms": [1e3 * v for v in latency],
-        "stages_ms": {s.stage: 1e3 * s.median_seconds for s in record.stages},
-        "graphs_built": record.graphs_built, "graphs_replayed": record.graphs_replayed,
-    }  # fmt: skip
+        for _ in stream:
+            pass
+
+    def measure(self):
+        self.run(self.count)
+        record = self.pipeline.record
+        spans = {name: [i for i in record.timeline if i.stage == name] for name in ("h2d", "kernel", "d2h")}
+        # Of each D2H, what lies inside the H2D of other slots.
+        inside = sum(
+            covered(
+                [(d.begin_seconds, d.end_seconds)],
+                [(h.begin_seconds, h.end_seconds) for h in spans["h2d"] if h.slot != d.slot],
+            )
+            for d in spans["d2h"]
+        )
+        total = sum(d.end_seconds - d.begin_seconds for d in spans["d2h"])
+        busy = covered([(0.0, 1e9)], [(h.begin_seconds, h.end_seconds) for h in spans["h2d"]])
+        latency = (record.latency_p50_seconds, record.latency_p95_seconds, record.latency_p99_seconds)
+        return {
+            "seconds": record.seconds / self.count,
+            "images_per_second": record.images_per_second,
+            "d2h_inside_h2d": inside / total if total else 0.0,
+            "h2d_busy": busy / record.seconds,
+            "latency_ms": [1e3 * v for v in latency],
+            "stages_ms": {s.stage: 1e3 * s.median_seconds for s in record.stages},
+            "graphs_replayed": record.graphs_replayed,
+        }
 
 
 def pipeline(out, dry):
-    """Slots, streams and graphs, for three sizes of image."""
+    """Slots, streams and graphs, for three sizes of image, beside the copy to the device alone."""
     if dry:
-        print(stream_once((4, 6, 3), 20, 3, 2, True, "cpu"))
+        print(Stream((4, 6, 3), 20, 3, 2, True, "cpu").measure())
         return
-    record = {"link": link_rates(), "runs": []}
-    print(
-        f"link: H2D {record['link']['h2d'] / 1e9:.1f}, D2H {record['link']['d2h'] / 1e9:.1f} GB/s", flush=True
-    )
-    for shape, count in (((8, 1080, 1920, 3), 60), ((2160, 3840, 3), 120), ((1080, 1920, 3), 300)):
-        for slots, streams, graphs in (
-            (1, 1, False),
-            (1, 1, True),
-            (3, 2, True),
-            (4, 2, False),
-            (4, 2, True),
-            (4, 4, True),
-            (6, 3, True),
-        ):
-            try:
-                found = stream_once(shape, count, slots, streams, graphs)
-                found["of_h2d"] = found["h2d_bytes_per_second"] / record["link"]["h2d"]
-            except Exception as error:
-                found = {"shape": list(shape), "slots": slots, "streams": streams, "graphs": graphs}
-                found["error"] = f"{type(error).__name__}: {error}"[:300]
-            record["runs"].append(found)
-            save(out, "pipeline", record)
+    from warpfront.bench.collect import collected, gpu_record
+    from warpfront.bench.record import Row, write
+
+    link, rows = link_rates(), []
+    found = {"link": link, "runs": []}
+    print(f"link: H2D {link['h2d'] / 1e9:.1f}, D2H {link['d2h'] / 1e9:.1f} GB/s", flush=True)
+    for shape, count in (((8, 1080, 1920, 3), 50), ((2160, 3840, 3), 100), ((1080, 1920, 3), 300)):
+        nbytes = int(np.prod(shape))
+        contestants = [Stream(shape, count, *c) for c in CONFIGURATIONS]
+        runs = {c.name: [] for c in contestants}
+        for _ in range(3):
+            for c in contestants:
+                runs[c.name].append(c.measure())
+        contenders = {
+            "H2D copy": collected([nbytes / link["h2d"]], bytes=nbytes, algorithm="pinned copy of 256 MiB")
+        }
+        for name, several in runs.items():
+            best = sorted(several, key=lambda r: r["seconds"])[len(several) // 2]
+            best["of_h2d"] = nbytes / best["seconds"] / link["h2d"]
+            found["runs"].append({"shape": list(shape), "name": name, **best})
+            contenders[name] = collected(
+                [r["seconds"] for r in several], clock="wall", bytes=nbytes, values=best
+            )
+        shapes = {"images": 8 if len(shape) == 4 else 1, "height": shape[-3], "width": shape[-2]}
+        case = f"{' x '.join(map(str, shape))}"
+        rows.append(
+            Row(case, "stream from pinned memory", shapes, "uint8", "whatever was there", None, list(runs),
+                contenders, "H2D copy")
+        )  # fmt: skip
+        save(out, "pipeline", found)
+        write(gpu_record("edges_pipeline", rows, {"rounds": 3}), out / "edges_pipeline.json")
+        for c in contestants:
+            c.pipeline.close()
 
 
 def crossover(out, dry):
@@ -242,6 +332,7 @@ if __name__ == "__main__":
     folder = Path(sys.argv[2])
     SECTIONS = {
         "kernels": kernels,
+        "steps": steps,
         "stages": stages,
         "pipeline": pipeline,
         "crossover": crossover,

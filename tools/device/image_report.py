@@ -64,10 +64,11 @@ def summary(out):
             "sweep us: " + ", ".join(f"{n} {t:.1f}" for n, t in list(found["sweep_us"].items())[:14])
         )
         lines += [f"  {n}: {median(v):.1f} us" for n, v in found["final"].items()]
-        if isinstance(found.get("torch_us"), list):
-            lines.append(f"  torch: {median(found['torch_us']):.0f} us")
-        else:
-            lines.append(f"  torch: {found.get('torch_us')}")
+    if found := load("steps"):
+        lines.append(
+            "steps us: " + ", ".join(f"{n} {t:.1f}" for n, t in found.items() if isinstance(t, float))
+        )
+        lines.append(f"steps wrong: {[v for v in found['wrong'].values() if v] or 'none'}")
     for layout, rows in (load("stages") or {}).items():
         lines.append(
             f"{layout}: "
@@ -76,16 +77,10 @@ def summary(out):
             )
         )
     for r in (load("pipeline") or {}).get("runs", ()):
-        head = (
-            f"{'x'.join(map(str, r['shape']))} slots {r['slots']} streams {r['streams']} graphs {r['graphs']}"
-        )
-        if "error" in r:
-            lines.append(f"{head}: {r['error']}")
-            continue
         late = "/".join(f"{v:.2f}" for v in r["latency_ms"])
         lines.append(
-            f"{head}: {100 * r['of_h2d']:.0f}% of H2D, D2H inside {100 * r['d2h_inside_h2d']:.0f}%, "
-            f"busy {100 * r['h2d_busy']:.0f}%, "
+            f"{'x'.join(map(str, r['shape']))} {r['name']}: {100 * r['of_h2d']:.0f}% of H2D, "
+            f"D2H inside {100 * r['d2h_inside_h2d']:.0f}%, busy {100 * r['h2d_busy']:.0f}%, "
             f"{r['images_per_second']:.0f} img/s, latency {late} ms"
         )
     for r in (load("crossover") or {}).get("rows_ms", ()):
