@@ -8,10 +8,33 @@
 
 namespace wf {
 
-// Eight coefficients, constant term first.
-WF_DEVICE double horner8(double x, double c0, double c1, double c2, double c3, double c4, double c5, double c6,
-                         double c7) {
-  return fma(fma(fma(fma(fma(fma(fma(c7, x, c6), x, c5), x, c4), x, c3), x, c2), x, c1), x, c0);
+// Coefficients, constant term first. In constant memory: as literals, each would be put together from two moves.
+__constant__ double kLog[8] = {-4.0, -1.333333333333353, -0.7999999999859692, -0.5714285752288646, -0.44444393955842004,
+                               -0.3636727131230511, -0.3062485741276159, -0.29621374444152576};
+__constant__ double kSin[7] = {1.5707963267948966, -0.6459640975062443, 0.07969262624603957, -0.004681754132282454,
+                               0.00016044115029189453, -3.5986417551299964e-06, 5.633721075556274e-08};
+__constant__ double kCos[8] = {1.0, -1.2337005501361697, 0.2536695079010466, -0.020863480763308004, 0.0009192602741467787,
+                               -2.52020365582307e-05, 4.7106035813827195e-07, -6.320557297734941e-09};
+__constant__ double kExp2[12] = {1.0, 0.6931471805599453, 0.24022650695910155, 0.055504108664819925, 0.009618129107588334,
+                                 0.001333355814678982, 0.0001540353046251647, 1.5252733490053182e-05, 1.3215433088590364e-06,
+                                 1.017819799974967e-07, 7.074105809748144e-09, 4.435285856334136e-10};
+__constant__ double kCentreP[8] = {3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125,
+                                   45921.953931549871457, 67265.770927008700853, 33430.575583588128105, 2509.0809287301226727};
+__constant__ double kCentreQ[8] = {1.0, 42.313330701600911252, 687.18700749205790830, 5394.1960214247511077,
+                                   21213.794301586595867, 39307.895800092710610, 28729.085735721942674, 5226.4952788528545610};
+__constant__ double kTailP[8] = {1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.64784832476320460504,
+                                 1.27045825245236838258, 0.241780725177450611770, 0.0227238449892691845833,
+                                 7.74545014278341407640e-4};
+__constant__ double kTailQ[8] = {1.0, 2.05319162663775882187, 1.67638483018380384940, 0.689767334985100004550,
+                                 0.148103976427480074590, 0.0151986665636164571966, 5.47593808499534494600e-4,
+                                 1.05075007164441684324e-9};
+
+template <int N>
+WF_DEVICE double horner(const double (&c)[N], double x) {
+  double p = c[N - 1];
+  WF_UNROLL
+  for (int k = N - 2; k >= 0; --k) p = fma(p, x, c[k]);
+  return p;
 }
 
 // -2 ln u of u = (word + 1/2) / 2^32.
@@ -21,9 +44,12 @@ WF_DEVICE double minus_2_log(u32 word) {
   const double e = static_cast<double>(static_cast<i32>(i >> 52) - (1023 + 33));
   const double m = __longlong_as_double((i & 0x000FFFFFFFFFFFFFll) + 0x3FE6A09E667F3BCDll);
   const double s = (m - 1.0) / (m + 1.0);
-  const double p = horner8(s * s, -4.0, -1.333333333333353, -0.7999999999859692, -0.5714285752288646, -0.44444393955842004,
-                           -0.3636727131230511, -0.3062485741276159, -0.29621374444152576);
-  return fma(e, -1.3862943611198906, s * p);
+  return fma(e, -1.3862943611198906, s * horner(kLog, s * s));
+}
+
+// x with its sign turned where `negative` is 1.
+WF_DEVICE double signed_by(double x, u32 negative) {
+  return __longlong_as_double(__double_as_longlong(x) ^ static_cast<i64>(static_cast<u64>(negative) << 63));
 }
 
 WF_DEVICE void box_muller(u32 a, u32 b, double& z0, double& z1) {
@@ -31,18 +57,11 @@ WF_DEVICE void box_muller(u32 a, u32 b, double& z0, double& z1) {
   const u32 turn = b + (1u << 29), quarter = turn >> 30;
   const double x = static_cast<double>(static_cast<i32>(turn & 0x3FFFFFFFu) - (1 << 29)) * 9.313225746154785e-10;
   const double t = x * x;
-  double sine = fma(5.633721075556274e-08, t, -3.5986417551299964e-06);
-  sine = fma(sine, t, 0.00016044115029189453);
-  sine = fma(sine, t, -0.004681754132282454);
-  sine = fma(sine, t, 0.07969262624603957);
-  sine = fma(sine, t, -0.6459640975062443);
-  sine = fma(sine, t, 1.5707963267948966) * x;
-  const double cosine = horner8(t, 1.0, -1.2337005501361697, 0.2536695079010466, -0.020863480763308004, 0.0009192602741467787,
-                                -2.52020365582307e-05, 4.7106035813827195e-07, -6.320557297734941e-09);
+  const double sine = horner(kSin, t) * x, cosine = horner(kCos, t);
   const bool odd = quarter & 1u;
-  const double c = odd ? sine : cosine, s = odd ? cosine : sine;
-  z0 = ((quarter + 1u) & 2u ? -c : c) * radius;
-  z1 = (quarter & 2u ? -s : s) * radius;
+  // The cosine is negative in quarters 1 and 2, the sine in 2 and 3.
+  z0 = signed_by(odd ? sine : cosine, (quarter + 1u) >> 1 & 1u) * radius;
+  z1 = signed_by(odd ? cosine : sine, quarter >> 1 & 1u) * radius;
 }
 
 // AS 241 (Wichura, 1988).
@@ -50,29 +69,17 @@ WF_DEVICE double inverse_normal(u32 word, double) {
   const double q = (static_cast<double>(word) - 2147483647.5) * 2.3283064365386963e-10;
   if (fabs(q) <= 0.425) {
     const double r = fma(-q, q, 0.180625);
-    const double p = horner8(r, 3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125,
-                             45921.953931549871457, 67265.770927008700853, 33430.575583588128105, 2509.0809287301226727);
-    return q * p / horner8(r, 1.0, 42.313330701600911252, 687.18700749205790830, 5394.1960214247511077, 21213.794301586595867,
-                           39307.895800092710610, 28729.085735721942674, 5226.4952788528545610);
+    return q * horner(kCentreP, r) / horner(kCentreQ, r);
   }
   const double tail = sqrt(0.5 * minus_2_log(q < 0.0 ? word : ~word)) - 1.6;
-  const double p = horner8(tail, 1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.64784832476320460504,
-                           1.27045825245236838258, 0.241780725177450611770, 0.0227238449892691845833, 7.74545014278341407640e-4);
-  const double z = p / horner8(tail, 1.0, 2.05319162663775882187, 1.67638483018380384940, 0.689767334985100004550,
-                               0.148103976427480074590, 0.0151986665636164571966, 5.47593808499534494600e-4,
-                               1.05075007164441684324e-9);
+  const double z = horner(kTailP, tail) / horner(kTailQ, tail);
   return q < 0.0 ? -z : z;
 }
 
 WF_DEVICE double exp2_of(double y) {
   y = fmin(fmax(y, -1020.0), 1020.0);
   const double shifted = y + 6755399441055744.0;
-  const double f = y - (shifted - 6755399441055744.0);
-  double p = fma(4.435285856334136e-10, f, 7.074105809748144e-09);
-  p = fma(p, f, 1.017819799974967e-07);
-  p = fma(p, f, 1.3215433088590364e-06);
-  p = horner8(f, 1.0, 0.6931471805599453, 0.24022650695910155, 0.055504108664819925, 0.009618129107588334,
-              0.001333355814678982, 0.0001540353046251647, fma(p, f, 1.5252733490053182e-05));
+  const double p = horner(kExp2, y - (shifted - 6755399441055744.0));
   return __longlong_as_double(__double_as_longlong(p) +
                               static_cast<i64>(static_cast<u64>(__double_as_longlong(shifted)) << 52));
 }
