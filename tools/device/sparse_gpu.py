@@ -176,7 +176,7 @@ def section_capture():
     s, t = solver(a, "SPD", check="status"), solver(grid_kkt(20), "S", check="status")
     b, c = cupy.asarray(a @ np.ones(a.shape[0])), cupy.ones(t._system.pattern.n_cols)
     values = cupy.asarray(a.data)
-    s.refactorize(values)
+    s.analyze().refactorize(values)
     x = s.solve(b)
     y = t.solve(c)
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
@@ -191,11 +191,11 @@ def section_capture():
     stream, out = cupy.cuda.Stream(non_blocking=True), cupy.empty_like(b)
     with stream:
         s.refactorize(values)
-        out[...] = s.solve(b)
+        s.solve(b, out=out)
         stream.synchronize()
         stream.begin_capture()
         s.refactorize(values)
-        out[...] = s.solve(b)
+        s.solve(b, out=out)
         graph = stream.end_capture()
         out[...] = 0
         graph.launch(stream)
@@ -231,19 +231,28 @@ def section_float32():
 
 
 def section_parity():
-    """The CPU's factor with the same rule on the same tree."""
+    """The CPU's factor with the same rule on the same tree, where every front is searched whole."""
     from warpfront import DirectSolver
 
-    for name, a in (("lap3d_12", laplacian(12, 12, 12)), ("grid_kkt_30", grid_kkt(30))):
+    rng = np.random.default_rng(3)
+    dense = rng.standard_normal((150, 150))
+    cases = {"lap3d_9": laplacian(9, 9, 9), "grid_kkt_12": grid_kkt(12), "dense_150": dense + dense.T}
+    cases |= {name: carried(name) for name in carried_names("case118_ieee_K2")}
+    for name, a in cases.items():
         gpu = solver(a, "S", check="status", scaling="none").factorize()
         cpu = DirectSolver(
             a, structure="S", reordering_alg="amd", scaling="none", on_unstable="perturb", check="status"
         )
         cpu.factorize()
-        d = gpu._factor.runner.buffers["diagonal"].get()[: 2 * a.shape[0]]
+        n, state = a.shape[0], cpu._factor.state
+        d = gpu._factor.runner.buffers["diagonal"].get()[: 2 * n]
+        kinds = gpu._factor.runner.buffers["pivots"].get()[1 : 2 * n : 2]
+        size = np.abs(state.diagonal[: 2 * n])
         note(
-            case=name, inertia_gpu=tuple(gpu.inertia), inertia_cpu=tuple(cpu.inertia),
-            difference=float(np.abs(d - cpu._factor.state.diagonal[: d.size]).max()),
+            case=name, front=gpu.report.analysis.max_front, inertia_gpu=tuple(gpu.inertia), inertia_cpu=tuple(cpu.inertia),
+            kinds_differ=int((kinds != state.kind[:n]).sum()), pivots_gpu=tuple(gpu.pivot_stats),
+            pivots_cpu=tuple(cpu.pivot_stats),
+            difference=float((np.abs(d - state.diagonal[: 2 * n]) / np.maximum(size, 1e-300)).max()),
         )  # fmt: skip
         expect(tuple(gpu.inertia) == tuple(cpu.inertia), f"{name}: inertia differs from the CPU's")
 

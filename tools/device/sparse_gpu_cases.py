@@ -49,7 +49,7 @@ def carried(name):
 
 
 def carried_names(part=""):
-    return sorted(p.name[:-7] for p in CARRIED.glob("*.mtx.gz") if part in p.name)
+    return sorted(p.name[:-7] for p in CARRIED.glob("*.mtx.gz") if part in p.name and "_rhs" not in p.name)
 
 
 def ordering(name):

@@ -1,7 +1,7 @@
 // Fully summed columns of the wide fronts: entries of A and the children's blocks, pulled.
 //
 // One block of 128 threads takes one item: rows row..row+64 of columns col..col+32 of a front, in shared memory
-// (column-major, pitch 68). Each element of the panel's lower trapezoid is written once.
+// (column-major, pitch 68). Each element of the panel's lower trapezoid, and of the rows that pad it, is written once.
 // Barriers: zeroed | entries entered | one after each child (pull_tile) | written.
 #include "front.cuh"
 
@@ -28,6 +28,6 @@ __global__ void __launch_bounds__(128)
   const int lane = thread % kRows, i = item.row + lane;
   for (int c = thread / kRows; c < kCols; c += kThreads / kRows) {
     const int j = item.col + c;
-    if (j < f.width && i >= j && i < f.rows) panels[f.panel + static_cast<i64>(j) * f.ld + i] = tile[c * kLd + lane];
+    if (j < f.width && i >= j && i < f.ld) panels[f.panel + static_cast<i64>(j) * f.ld + i] = tile[c * kLd + lane];
   }
 }

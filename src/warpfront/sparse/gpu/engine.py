@@ -159,6 +159,7 @@ class GpuFactor:
             if self.plan.n == 0:
                 self._outcome = (0,) * 7 + (NOTHING_FAILED, 0)
             else:
+                self._follow()
                 self._outcome = tuple(self.runner.buffers["summary"][:9].get().tolist())
         return self._outcome
 
@@ -203,7 +204,7 @@ class GpuFactor:
         return self.runner.nbytes
 
     # ------------------------------------------------------------------ solve
-    def solve(self, b: Any, refinements: int) -> Any:
+    def solve(self, b: Any, refinements: int, out: Any = None) -> Any:
         """Queue a solve on the current stream.
 
         Parameters
@@ -212,21 +213,25 @@ class GpuFactor:
             Any strides; read.
         refinements : int
             Steps at most.
+        out : cupy array, shape of b, optional
+            Written and returned; may be ``b``. With it, a solve can be captured into a caller's graph.
 
         Returns
         -------
         cupy array, shape of b
-            C-ordered, of the factor's type.
+            New ones are C-ordered, of the factor's type.
         """
         import cupy
 
         n = self.plan.n
-        x = cupy.empty(b.shape, self.dtype)
+        x = cupy.empty(b.shape, self.dtype) if out is None else out
         self._states = []
         if x.size == 0:
             return x
         self._follow()
-        columns, results = b.reshape(n, -1).T, x.reshape(n, -1).T
+        capturing = cupy.cuda.get_current_stream().is_capturing()
+        columns = b[None, :] if b.ndim == 1 else b.T
+        results = x[None, :] if x.ndim == 1 else x.T
         done = 0
         while done < columns.shape[0]:
             rhs = GROUP if columns.shape[0] - done >= GROUP else 1
@@ -247,7 +252,7 @@ class GpuFactor:
             buffers["b"][: rhs * n].reshape(rhs, n)[...] = columns[done : done + rhs]
             self.runner.run(key)
             results[done : done + rhs] = buffers["best"][: rhs * n].reshape(rhs, n)
-            if refinements:
+            if refinements and not capturing:
                 self._states.append(buffers["state"].reshape(-1, steps.STATE)[:rhs].copy())
             done += rhs
         return x
@@ -262,5 +267,6 @@ class GpuFactor:
             return Refined(0, float("nan"), float("nan"))
         import cupy
 
+        self._follow()
         state = cupy.concatenate(states).get()
         return Refined(int(state[:, 7].max()), float(state[:, 4].max()), float(state[:, 5].max()))

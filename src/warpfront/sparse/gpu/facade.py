@@ -146,19 +146,19 @@ class CudaPhases:
             raise_outcome(self._factor)
         clock = Clock()
         with clock:
-            x = self._solve_device(rhs, on_device)
+            x = self._solve_device(rhs, on_device, out)
         self._record_late(factor, rhs.shape, clock)
-        if out is None:
+        if out is None or on_device:
             return x
         out[...] = x
         return out
 
-    def _solve_device(self, rhs: Any, on_device: bool) -> Any:
+    def _solve_device(self, rhs: Any, on_device: bool, out: Any) -> Any:
         import cupy
 
         steps = int(self._settings["ir_n_steps"])
         if on_device:
-            return self._factor.solve(rhs, steps)
+            return self._factor.solve(rhs, steps, None if out is None else as_device_array(out))
         return self._factor.solve(cupy.asarray(rhs), steps).get()
 
     def _solve_once(self, b: Any, trans: str = "N") -> Any:
