@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import copysign, inf, isnan, nan, sqrt
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.montecarlo._run import Run
-from warpfront.montecarlo.closed_form import exact_price
 from warpfront.montecarlo.results import Estimate
 
 __all__ = ["MIN_PAYERS", "estimate_all"]
@@ -98,7 +98,7 @@ def _estimate(
     if option.deterministic and error <= rounding:
         error = 0.0  # the payoff is one number; what is left is rounding of the sums
     half = _quantile(level, freedom) * error if freedom > 0 else inf
-    exact = exact_price(option)
+    exact = run.exact[k]
     z = None
     if exact is not None:
         off = price - exact
@@ -123,6 +123,7 @@ def _estimate(
     )
 
 
+@lru_cache(maxsize=256)
 def _quantile(level: float, freedom: int) -> float:
     from scipy.special import stdtrit
 

@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.errors import InvalidValueError, NotSupportedError
-from warpfront.montecarlo.closed_form import black_scholes, continuous_barrier, geometric_asian
+from warpfront.montecarlo.closed_form import (
+    black_scholes,
+    continuous_barrier,
+    exact_price,
+    geometric_asian,
+)
 from warpfront.montecarlo.options import AsianArithmetic, Barrier, Option, describe, integer
 
 __all__ = ["CHANNELS", "CHUNK", "Run", "SamplingOptions", "Settings", "chunk_count"]
@@ -112,11 +117,14 @@ class Run:
     settings : Settings
     coefficients : (n_options, 16) float64
         By the constants of ``_path_kernels.py``.
+    exact : tuple of float or None
+        Closed forms.
     """
 
     options: tuple[Option, ...]
     settings: Settings
     coefficients: NDArray[np.float64] = field(compare=False)
+    exact: tuple[float | None, ...] = field(compare=False)
 
     @classmethod
     def of(cls, options: tuple[Option, ...], settings: Settings) -> Run:
@@ -134,7 +142,8 @@ class Run:
                 )
         if settings.streams == "independent" and len(options) >= SCRAMBLE_STREAM:
             raise InvalidValueError("too many options for independent streams")
-        return cls(options, settings, np.array([coefficients(option) for option in options]))
+        exact = tuple(exact_price(option) for option in options)
+        return cls(options, settings, np.array([coefficients(option) for option in options]), exact)
 
     @property
     def replicates(self) -> int:
