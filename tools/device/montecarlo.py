@@ -187,6 +187,61 @@ def profile(precision):
     cupy.cuda.runtime.deviceSynchronize()
 
 
+def profile_sweep():
+    """One launch of every K of 128 lanes, in both precisions, for the counters of instructions."""
+    import cupy
+
+    for precision in measure.PRECISIONS:
+        for lanes, sweeps, _ in measure.variants(precision):
+            if lanes == 128:
+                measure.Ours(precision, lanes, sweeps).launch(1 << 28)
+                cupy.cuda.runtime.deviceSynchronize()
+
+
+METRICS = {
+    "gpu__time_duration.sum": "time",
+    "smsp__inst_executed.sum": "warp_instructions",
+    "sm__inst_executed.avg.per_cycle_active": "ipc",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "achieved_occupancy_percent",
+    "launch__registers_per_thread": "registers",
+}
+
+
+def counters(out):
+    """Instructions executed, instructions a cycle and occupancy of every K: one row for each launch."""
+    import csv
+
+    tool = which("ncu") or "/usr/local/cuda/bin/ncu"
+    command = [
+        tool,
+        "--clock-control",
+        "none",
+        "--target-processes",
+        "all",
+        "--kernel-name",
+        "regex:price_paths",
+    ]
+    command += ["--metrics", ",".join(METRICS), "--csv", "--page", "raw"]
+    command += [sys.executable, str(Path(__file__).resolve()), "--profile", "sweep"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=28, check=False, env=environment
+    )
+    (out / "montecarlo_ncu_sweep.csv").write_text(done.stdout + done.stderr)
+    lines = done.stdout.splitlines()
+    start = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if done.returncode or start is None:
+        raise RuntimeError((done.stdout + done.stderr)[-600:])
+    rows = []
+    for row in csv.DictReader(lines[start:]):
+        if not row["ID"]:  # the line of units
+            units = row
+            continue
+        found = {name: row[metric] for metric, name in METRICS.items()}
+        rows.append({"kernel": row["Kernel Name"], **found, "time_unit": units["gpu__time_duration.sum"]})
+    return rows
+
+
 def profiled(out, precision):
     tool = which("ncu") or "/usr/local/cuda/bin/ncu"
     command = [
@@ -283,6 +338,7 @@ def time_phase(outcome, out):
     for precision in measure.PRECISIONS:
         outcome.section(f"sizes {precision}", 20, lambda p=precision: measure.sizes(p))
         outcome.section(f"waves {precision}", 20, lambda p=precision: measure.waves(p, 1 << 31))
+    outcome.section("counters", 30, lambda: counters(out))
     for precision in measure.PRECISIONS:
         if perf_counter() - STARTED < 75:
             outcome.section(f"profile {precision}", 30, lambda p=precision: profiled(out, p))
@@ -310,6 +366,8 @@ def summary(data):
                 lines.append(f"{precision} {name}: " + ", ".join(f"{k}: {v:.0f}" for k, v in found.items()))
         if isinstance(data.get(f"profile {precision}"), list):
             lines += [f"  {line}" for line in data[f"profile {precision}"]]
+    for row in data.get("counters", []) if isinstance(data.get("counters"), list) else ():
+        lines.append(f"{row['kernel'][:90]}: {row['warp_instructions']} warp instructions, ipc {row['ipc']}")
     for row in data.get("methods", []) if isinstance(data.get("methods"), list) else ():
         lines.append(f"{row['case']:24s} {row['precision']} {row['gsteps_per_s']:8.1f} Gsteps/s")
     for row in data.get("float32 error", []) if isinstance(data.get("float32 error"), list) else ():
@@ -348,10 +406,13 @@ def main():
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--driver", action="store_true")
-    parser.add_argument("--profile", choices=measure.PRECISIONS)
+    parser.add_argument("--profile", choices=(*measure.PRECISIONS, "sweep"))
     options = parser.parse_args()
     if options.driver or options.profile:
-        driver() if options.driver else profile(options.profile)
+        if options.profile == "sweep":
+            profile_sweep()
+        else:
+            driver() if options.driver else profile(options.profile)
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     if options.dry:
