@@ -28,10 +28,12 @@ WIDE_ARCS = 1 << 16
 CHUNK = 64
 # Keys are split into distances and parents by one thread up to this many vertices.
 SPLIT_ALONE = 1 << 18
-LOG_ROWS = 4096
+# Levels that the log has room for, at first and then.
+FIRST_ROWS, LOG_ROWS = 256, 4096
 _NEVER = np.iinfo(np.int64).max
 _CLOCK = int(getattr(time, "CLOCK_MONOTONIC", 1))
 _NOTHING = np.empty(0, np.uint64)
+_NO_ORDER = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,17 @@ class Found:
     depth: int | None = None  # where the levels do not tell
 
 
+@dataclass(frozen=True, eq=False)
+class _Workspace:
+    """Arrays that a search needs and does not hand out; kept with the graph, and lent to one search at a time."""
+
+    graph: tuple[Any, ...]  # ptr, ind, in_ptr, in_ind
+    key: NDArray[np.uint64]
+    queue: NDArray[np.uint32]
+    bits: tuple[Any, ...]  # open, front, after
+    opened: NDArray[np.uint64]  # what open is at the start
+
+
 @dataclass
 class _Search:
     graph: Graph
@@ -76,51 +89,56 @@ def search(graph: Graph, sources: NDArray[np.int64], options: Options, threads: 
     count = settings.threads() if threads is None else threads
     n = graph.n
     pull = graph.can_pull and options.direction != "push"
-    views = _views(graph, pull)
-    key = np.full(n, kernels.ALL, np.uint64)
-    queue = np.zeros(n + kernels.AHEAD, np.uint32)
-    bits = (_NOTHING, _NOTHING, _NOTHING)
-    if pull:
-        open_ = _open(graph).copy()
-        bits = (open_, np.empty_like(open_), np.empty_like(open_))
-    queue[: sources.size] = sources
-    key[sources] = sources
-    arcs = kernels.frontier_arcs(views[0], queue, 0, sources.size)
+    spare: list[_Workspace] = graph._kept.setdefault(("workspace", pull), [])
+    work = spare.pop() if spare else _workspace(graph, pull)
     stop = n + 1 if options.max_depth is None else options.max_depth
-    state = np.array([0, 0, sources.size, arcs, graph.arcs - arcs, 0, stop, 0], np.int64)
+    state = np.zeros(8, np.int64)
+    state[kernels.STOP] = stop
     alpha = 0.0 if not pull else -1.0 if options.direction == "pull" else options.alpha
-    run = _Search(graph, (views, key, queue, bits), state, np.array([alpha, options.beta]), count)
-    _levels(run)
+    rule = np.array([alpha, options.beta])
+    run = _Search(graph, (work.graph, work.key, work.queue, work.bits), state, rule, count)
+    wide = WIDE_ARCS if count > 1 else _NEVER
+    log = np.empty((FIRST_ROWS, 9), np.int64)
+    reason, rows = kernels.solo(*run.arrays, work.opened, sources, state, rule, wide, _CLOCK, log)
+    run.rows.append(log[:rows])
+    if reason != kernels.DONE:
+        _further_levels(run, reason, wide)
     distances, parents = np.empty(n, np.int32), np.empty(n, graph.index_dtype)
-    order = np.empty(0, np.int32) if graph.order is None else graph.order
-    if n <= SPLIT_ALONE or count == 1:
-        kernels.split_keys(key, order, distances, parents, 0, n)
-    else:
-        pieces = 8 * count
-
-        def part(k: int) -> None:
-            kernels.split_keys(key, order, distances, parents, n * k // pieces, n * (k + 1) // pieces)
-
-        share_out(count, pieces, part)
+    _split(graph, work.key, distances, parents, count)
+    spare.append(work)
     levels = Levels(np.concatenate(run.rows) if len(run.rows) != 1 else run.rows[0])
     reached, arcs = int(state[kernels.END]), graph.arcs - int(state[kernels.OPEN_ARCS])
     return Found(distances, parents, levels, reached, arcs, count)
 
 
-def _levels(run: _Search) -> None:
+def _split(graph: Graph, key: NDArray[np.uint64], distances: Any, parents: Any, threads: int) -> None:
+    """Write distances and parents in the caller's numbering."""
     from warpfront.graph import _bfs_kernels as kernels
 
-    wide = WIDE_ARCS if run.threads > 1 else _NEVER
-    while True:
-        log = np.empty((LOG_ROWS, 9), np.int64)
-        reason, rows = kernels.walk(*run.arrays, run.state, run.rule, wide, _CLOCK, log)
-        run.rows.append(log[:rows])
-        if reason == kernels.DONE:
-            return
+    n, order = graph.n, _NO_ORDER if graph.order is None else graph.order
+    if n <= SPLIT_ALONE or threads == 1:
+        kernels.split_keys(key, order, distances, parents, 0, n)
+        return
+    pieces = 8 * threads
+
+    def part(k: int) -> None:
+        kernels.split_keys(key, order, distances, parents, n * k // pieces, n * (k + 1) // pieces)
+
+    share_out(threads, pieces, part)
+
+
+def _further_levels(run: _Search, reason: int, wide: int) -> None:
+    """Go on where `solo` stopped: levels for all threads, and walks between them."""
+    from warpfront.graph import _bfs_kernels as kernels
+
+    while reason != kernels.DONE:
         if reason == kernels.WIDE_PUSH:
             _push(run)
         elif reason == kernels.WIDE_PULL:
             _pull(run)
+        log = np.empty((LOG_ROWS, 9), np.int64)
+        reason, rows = kernels.walk(*run.arrays, run.state, run.rule, wide, _CLOCK, log)
+        run.rows.append(log[:rows])
 
 
 def _push(run: _Search) -> None:
@@ -184,21 +202,16 @@ def _advance(run: _Search, line: NDArray[np.int64], arcs: int, pulled: bool, sta
     kernels.advance(state, int(line[kernels.FOUND]), arcs, int(pulled))
 
 
-def _views(graph: Graph, pull: bool) -> tuple[Any, ...]:
-    """Return the adjacency as unsigned numbers; without a pull the arrays by tail stand in for those by head."""
-    ptr, ind = graph.ptr.view(np.uint64), graph.ind.view(np.uint32)
-    if not pull:
-        return ptr, ind, ptr, ind
-    return ptr, ind, graph.in_ptr.view(np.uint64), graph.in_ind.view(np.uint32)
-
-
-def _open(graph: Graph) -> NDArray[np.uint64]:
-    """Return the bitmap of vertices with an arc into them; kept with the graph."""
+def _workspace(graph: Graph, pull: bool) -> _Workspace:
+    """Allocate for a search; without a pull the arrays by tail stand in for those by head."""
     from warpfront.graph import _bfs_kernels as kernels
 
-    if "open" not in graph._kept:
-        bits = np.empty(-(-graph.n // 64), np.uint64)
-        kernels.open_vertices(graph.in_ptr.view(np.uint64), bits)
-        graph._kept["open"] = bits
-    found: NDArray[np.uint64] = graph._kept["open"]
-    return found
+    ptr, ind = graph.ptr.view(np.uint64), graph.ind.view(np.uint32)
+    key, queue = np.empty(graph.n, np.uint64), np.zeros(graph.n + kernels.AHEAD, np.uint32)
+    if not pull:
+        return _Workspace((ptr, ind, ptr, ind), key, queue, (_NOTHING, _NOTHING, _NOTHING), _NOTHING)
+    in_ptr, in_ind = graph.in_ptr.view(np.uint64), graph.in_ind.view(np.uint32)
+    opened = np.empty(-(-graph.n // 64), np.uint64)
+    kernels.open_vertices(in_ptr, opened)
+    bits = tuple(np.empty_like(opened) for _ in range(3))
+    return _Workspace((ptr, ind, in_ptr, in_ind), key, queue, bits, opened)

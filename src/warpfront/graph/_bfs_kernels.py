@@ -19,7 +19,17 @@ from warpfront.backend._intrinsics import atomic_add
 from warpfront.backend.jit import njit
 from warpfront.graph._bits_kernels import atomic_umin, nanoseconds, peek, prefetch, trailing_zeros
 
-__all__ = ["frontier_arcs", "open_vertices", "pull_part", "push_part", "split_keys", "start_pull", "unpack", "walk"]
+__all__ = [
+    "frontier_arcs",
+    "open_vertices",
+    "pull_part",
+    "push_part",
+    "solo",
+    "split_keys",
+    "start_pull",
+    "unpack",
+    "walk",
+]
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
@@ -304,3 +314,24 @@ def walk(graph, key, queue, bits, state, rule, wide, clock, log):  # type: ignor
         before = now
         row += 1
     return DONE, row
+
+
+@njit(cache=True, nogil=True)
+def solo(graph, key, queue, bits, opened, sources, state, rule, wide, clock, log):  # type: ignore[no-untyped-def]
+    """Begin a search and walk as far as one thread goes; arguments as `walk`.
+
+    ``opened``: what `open_` is at the start. ``sources``: int64. Of ``state`` only the level to stop at is set.
+    """
+    for v in range(ZERO, np.uint64(key.shape[0])):
+        key[v] = ALL
+    for w in range(ZERO, np.uint64(opened.shape[0])):
+        bits[0][w] = opened[w]
+    for k in range(sources.shape[0]):
+        s = np.uint64(sources[k])
+        key[s] = s
+        queue[k] = np.uint32(s)
+    state[END] = sources.shape[0]
+    state[ARCS] = frontier_arcs(graph[0], queue, 0, state[END])
+    state[OPEN_ARCS] = graph[1].shape[0] - state[ARCS]
+    state[LEVEL], state[BEGIN], state[PULLING], state[CLOSED] = 0, 0, 0, 0
+    return walk(graph, key, queue, bits, state, rule, wide, clock, log)

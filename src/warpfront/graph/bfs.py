@@ -153,8 +153,9 @@ def bfs(
     problem = BfsProblem(given.n, given.arcs, given.can_pull, direction, on_device or through, trace)
     choice = _choice(problem, policy)
     here = given.to_device() if through else given
+    inner = starts if here.order is None else _inner(here, starts)
     with cpu.Clock() as clock:
-        found: Found = choice.path.run(here, _inner(here, starts), options, variant)
+        found: Found = choice.path.run(here, inner, options, variant)
     if through:
         import cupy
 
@@ -255,9 +256,7 @@ def _sources(source: Any, n: int) -> NDArray[np.int64]:
 
 
 def _inner(graph: Graph, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sources in the graph's inner numbering, ascending."""
-    if graph.order is None:
-        return starts
+    """Return the sources in the inner numbering of a renumbered graph, ascending."""
     if "rank" not in graph._kept:
         order = graph.order.get() if graph.on_device else graph.order
         rank = np.empty(graph.n, np.int64)
