@@ -158,6 +158,8 @@ def test_misuse(cupy):
         s.solve(np.ones(25), trans="X")
     with pytest.raises(NotSupportedError, match="as a whole"):
         s.execute("solve_fwd", np.empty(25), np.ones(25))
+    with pytest.raises(NotSupportedError, match="does not take matching_alg='none'"):
+        make(a, matching_alg="none").factorize()
     x = np.empty(25)
     s.execute("refactorization|solve", x, np.ones(25))
     assert componentwise(a, x, np.ones(25)) <= 1e-13

@@ -25,6 +25,7 @@ from warpfront.errors import (
 from warpfront.report import FactorRecord, SolveRecord, SolverReport
 from warpfront.sparse.gpu.engine import GpuFactor, Planned, require_gpu
 from warpfront.sparse.gpu.steps import Tolerances
+from warpfront.sparse.parameters import SETTINGS
 
 __all__ = ["CudaPhases"]
 
@@ -250,6 +251,7 @@ class CudaPhases:
     def _engine(self, pivoting: bool) -> GpuFactor:
         """Buffers for a rule; made once and kept while pattern and rule stay."""
         s = self._settings
+        _refuse_what_is_not_taken(s)
         scaled = s["scaling"] == "equilibrate" or (s["scaling"] == "auto" and pivoting)
         tolerances = Tolerances(
             threshold=max(float(s["pivot_threshold"]), 1e-30),
@@ -263,6 +265,22 @@ class CudaPhases:
                 device=self._device,
             )  # fmt: skip
         return self._engines[key]
+
+
+_TAKEN = frozenset(
+    ("reordering_alg", "user_perm", "scaling", "pivot_threshold", "pivot_epsilon", "zero_pivot_tol", "on_unstable",
+     "host_nthreads", "deterministic_mode", "ir_n_steps", "ir_tol")
+)  # fmt: skip
+
+
+def _refuse_what_is_not_taken(settings: Any) -> None:
+    """Settings that only the CPU has are refused by name, never ignored."""
+    for name, setting in SETTINGS.items():
+        value = settings[name]
+        if name not in _TAKEN and value is not setting.default and value != setting.default:
+            raise NotSupportedError(
+                f"device='cuda' does not take {name}={value!r}; leave it at {setting.default!r}, or use device='cpu'"
+            )
 
 
 _NO_DELAY = (
