@@ -83,7 +83,5 @@ def search(graph, sources, variant, options, machine=None, **changes):
     machine = machine or SimtMachine()
     state = make_state(graph, variant, options, **changes)
     sources = np.unique(sources).astype(np.int64)
-    outcome = plans.run(
-        machine, state, variant, options, sources, sources, threads=THREADS.get(variant, 64)
-    )
+    outcome = plans.run(machine, state, variant, options, sources, sources, threads=THREADS.get(variant, 64))
     return state.dist, state.parent, outcome, Levels(outcome.table)

@@ -11,7 +11,19 @@ from machines import SimtMachine, make_state, search
 from scipy.sparse import csgraph, csr_array
 
 from warpfront.errors import InvalidValueError, NotSupportedError
-from warpfront.graph import VARIANTS, Graph, _bfs_cpu, _reference, bfs, explain_bfs, grid, kronecker, read_graph, uniform, verify
+from warpfront.graph import (
+    VARIANTS,
+    Graph,
+    _bfs_cpu,
+    _reference,
+    bfs,
+    explain_bfs,
+    grid,
+    kronecker,
+    read_graph,
+    uniform,
+    verify,
+)
 from warpfront.graph import _bfs_cuda as plans
 from warpfront.graph._bfs_cpu import Options
 
@@ -64,7 +76,9 @@ def expected(graph, sources, max_depth=None):
 class Cpu:
     """All threads and thresholds of the CPU's driver."""
 
-    ways = tuple((threads, wide, d) for threads in (1, 2) for wide in (0, 1 << 16) for d in ("auto", "push", "pull"))
+    ways = tuple(
+        (threads, wide, d) for threads in (1, 2) for wide in (0, 1 << 16) for d in ("auto", "push", "pull")
+    )
 
     def run(self, graph, sources, way, max_depth=None, monkeypatch=None):
         threads, wide, direction = way
@@ -78,7 +92,9 @@ class Cpu:
 class Simt:
     """Every variant's kernel sources, three blocks of two warps; short pieces, so that hubs are split."""
 
-    ways = tuple((v, d) for v in VARIANTS for d in (("auto", "push", "pull") if v in BY_DIRECTION else ("auto",)))
+    ways = tuple(
+        (v, d) for v in VARIANTS for d in (("auto", "push", "pull") if v in BY_DIRECTION else ("auto",))
+    )
 
     def run(self, graph, sources, way, max_depth=None, monkeypatch=None):
         variant, direction = way
@@ -196,7 +212,9 @@ def test_real_graphs(entry):
     assert checked.ok, str(checked)
     if graph.directed:
         for direction in ("auto", "pull"):
-            same(bfs(graph.with_transpose(), source, direction=direction), distances, result.parents, direction)
+            same(
+                bfs(graph.with_transpose(), source, direction=direction), distances, result.parents, direction
+            )
     by_degree = bfs(graph.by_degree(), source)
     np.testing.assert_array_equal(by_degree.distances, distances)
     assert verify(graph.by_degree(), source, by_degree).ok
@@ -252,7 +270,9 @@ def test_many_schedules():
     for variant in ("batched", "direction", "persistent"):
         for seed in range(4):
             machine = SimtMachine(schedules=3, seed=3 * seed)
-            dist, parent, _, _ = search(graph, [1], variant, Options("auto", 15.0, 18.0, None), machine, piece=8)
+            dist, parent, _, _ = search(
+                graph, [1], variant, Options("auto", 15.0, 18.0, None), machine, piece=8
+            )
             same((dist, parent), *expected_, (variant, seed))
 
 
@@ -393,8 +413,14 @@ def test_the_record_says_what_happened():
     levels = list(record.levels)
     assert record.path == "cpu"
     assert record.pull == "used"
-    assert sum(level.found for level in levels) + record.n_sources == record.reached == np.sum(result.distances >= 0)
-    assert [level.frontier for level in levels] == np.bincount(result.distances[result.distances >= 0])[: len(levels)].tolist()
+    assert (
+        sum(level.found for level in levels) + record.n_sources
+        == record.reached
+        == np.sum(result.distances >= 0)
+    )
+    assert [level.frontier for level in levels] == np.bincount(result.distances[result.distances >= 0])[
+        : len(levels)
+    ].tolist()
     arcs = graph.degrees()
     assert record.edges == (arcs[result.distances >= 0].sum() + 1) // 2
     for level in levels:
@@ -408,7 +434,9 @@ def test_the_record_says_what_happened():
     assert record.levels[1:3] == tuple(levels[1:3])
     with pytest.raises(IndexError):
         record.levels[len(levels)]
-    assert bfs(directed_graph(), 0).record.pull == "off: the graph is directed and its transpose was not given"
+    assert (
+        bfs(directed_graph(), 0).record.pull == "off: the graph is directed and its transpose was not given"
+    )
     assert bfs(graph, 0, direction="push").record.pull == 'off: direction="push" was asked for'
     assert bfs(kronecker(8), 0, max_depth=0).record.pull == "not needed"
     assert bfs(grid(1, 5), 0).record.pull == "off: fewer than 6 arcs a vertex, little to save"
@@ -421,7 +449,9 @@ def test_the_levels_of_every_variant_agree():
     tables = {}
     for variant in VARIANTS:
         if variant != "block":
-            _, _, outcome, levels = search(graph, [1], variant, Options("push", 15.0, 18.0, None, True), piece=None)
+            _, _, outcome, levels = search(
+                graph, [1], variant, Options("push", 15.0, 18.0, None, True), piece=None
+            )
             tables[variant] = outcome.table[:, 1:5]
             assert all(level.direction == "push" for level in levels)
             won = outcome.table[:, 7]
@@ -462,9 +492,16 @@ class TestOnAGpu:
             assert bool((found.distances == distances).all())
             assert bool((found.parents == parents).all())
 
-    @pytest.mark.parametrize("variant", ["naive", "queue", "classes", "split", "batched", "direction", "persistent"])
+    @pytest.mark.parametrize(
+        "variant", ["naive", "queue", "classes", "split", "batched", "direction", "persistent"]
+    )
     def test_larger_graphs(self, variant):
-        for graph in (kronecker(15), uniform(1 << 15, 1 << 18), grid(300, 400, keep=0.9), kronecker(14).by_degree()):
+        for graph in (
+            kronecker(15),
+            uniform(1 << 15, 1 << 18),
+            grid(300, 400, keep=0.9),
+            kronecker(14).by_degree(),
+        ):
             source = int(np.argmax(graph.degrees()))
             expected_ = bfs(graph, source)
             for direction in ("auto", "push", "pull"):
@@ -489,7 +526,11 @@ class TestOnAGpu:
             for name in ("ptr", "ind", "order"):
                 a, b = getattr(here, name), getattr(there, name)
                 assert (a is None and b is None) or np.array_equal(a, cupy.asnumpy(b)), name
-            assert (here.loops, here.repeated, here.input_edges) == (there.loops, there.repeated, there.input_edges)
+            assert (here.loops, here.repeated, here.input_edges) == (
+                there.loops,
+                there.repeated,
+                there.input_edges,
+            )
         arcs = directed_graph()
         there = Graph.from_csr(cupy.asarray(arcs.ptr), cupy.asarray(arcs.ind))
         assert there.directed

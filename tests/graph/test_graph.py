@@ -44,7 +44,8 @@ def test_from_edges(n, edges, seed, directed):
     assert graph.input_edges == edges == graph.loops + graph.repeated + graph.arcs // (1 if directed else 2)
     turned = graph.with_transpose()
     np.testing.assert_array_equal(
-        csr_array((np.ones(graph.arcs), turned.in_ind, turned.in_ptr), shape=(n, n)).toarray(), matrix_of(graph).toarray().T
+        csr_array((np.ones(graph.arcs), turned.in_ind, turned.in_ptr), shape=(n, n)).toarray(),
+        matrix_of(graph).toarray().T,
     )
 
 
@@ -174,7 +175,12 @@ def test_edge_lists(tmp_path):
         ("a.el", "0 -4\n", FormatError, "vertex -4"),
         ("a.el", "0 5000000000\n", FormatError, "vertex 5000000000"),
         ("a.xyz", "", InvalidValueError, "unknown suffix"),
-        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n1 3\n", InvalidValueError, "2 x 3"),
+        (
+            "a.mtx",
+            "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n1 3\n",
+            InvalidValueError,
+            "2 x 3",
+        ),
         ("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n", InvalidValueError, "dense"),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 3\n", FormatError, r"a\.mtx:3"),
         ("a.txt.gz", "\x1f\x8bnot gzip", (FormatError, InvalidValueError), "gzip|read"),
@@ -267,8 +273,12 @@ def test_generator_kernels_give_the_same_edges():
     for seed in (1, 2**63 + 5):
         a, b = np.empty(150, np.int32), np.empty(150, np.int32)
         for scale, count in ((9, 150), (30, 150)):
-            kernels.launch("kronecker_edges<64>", 3, 64, [Out(a), Out(b), count, scale, np.uint64(seed)]).check()
-            tail, head = kronecker_edges(scale, 1, seed=seed) if scale < 20 else first_edges(scale, count, seed)
+            kernels.launch(
+                "kronecker_edges<64>", 3, 64, [Out(a), Out(b), count, scale, np.uint64(seed)]
+            ).check()
+            tail, head = (
+                kronecker_edges(scale, 1, seed=seed) if scale < 20 else first_edges(scale, count, seed)
+            )
             assert np.array_equal(a, tail[:count])
             assert np.array_equal(b, head[:count])
         kernels.launch("uniform_edges<64>", 3, 64, [Out(a), Out(b), 150, 1000003, np.uint64(seed)]).check()
@@ -299,7 +309,9 @@ def spoil(name, distances, parents, graph):
     elif name == "unreached":
         d[v], p[v] = -1, -1
     elif name == "no arc":
-        p[v] = next(int(u) for u in np.flatnonzero(d == 1) if v not in graph.ind[graph.ptr[u] : graph.ptr[u + 1]])
+        p[v] = next(
+            int(u) for u in np.flatnonzero(d == 1) if v not in graph.ind[graph.ptr[u] : graph.ptr[u + 1]]
+        )
     elif name == "reached":
         far = int(np.flatnonzero(d < 0)[0])
         d[far], p[far] = 1, 0
@@ -310,7 +322,9 @@ def spoil(name, distances, parents, graph):
     return d, p
 
 
-@pytest.mark.parametrize("fault", ["cycle", "level", "unreached", "no arc", "reached", "root", "parent range"])
+@pytest.mark.parametrize(
+    "fault", ["cycle", "level", "unreached", "no arc", "reached", "root", "parent range"]
+)
 def test_a_wrong_tree_is_noticed(fault):
     graph = Graph.from_edges(*np.r_[np.array(grid_pairs()), [[40, 41]]].T, 45)
     result = bfs(graph, 0)
@@ -361,7 +375,11 @@ def test_plot(tmp_path):
     result = bfs(kronecker(10), 5)
     figure = plot_levels(result, tmp_path / "levels.png")
     assert (tmp_path / "levels.png").stat().st_size > 5000
-    assert [axes.get_ylabel() for axes in figure.axes] == ["vertices in frontier", "arcs examined", "time, µs"]
+    assert [axes.get_ylabel() for axes in figure.axes] == [
+        "vertices in frontier",
+        "arcs examined",
+        "time, µs",
+    ]
     with pytest.raises(InvalidValueError, match="no levels"):
         plot_levels(bfs(grid(1, 2), 0, max_depth=0))
 

@@ -66,7 +66,10 @@ def build(out):
     (out / "build.json").write_text(json.dumps(done, indent=1))
     bad = [entry for entry in done if "error" in entry]
     slow = max(done, key=lambda e: e.get("seconds", 0))
-    print(f"built {len(done)}: {len(bad)} bad; slowest {slow['expression']} {slow.get('seconds', 0):.1f} s", flush=True)
+    print(
+        f"built {len(done)}: {len(bad)} bad; slowest {slow['expression']} {slow.get('seconds', 0):.1f} s",
+        flush=True,
+    )
     for entry in bad:
         print("  BAD", entry["expression"], entry["error"][:500], flush=True)
     return bool(bad)
@@ -75,7 +78,19 @@ def build(out):
 def check_commands():
     python, driver = sys.executable, [str(Path(__file__).resolve()), "--driver"]
     commands = {
-        "pytest": [python, "-m", "pytest", "-q", "-m", "cuda", "-W", "default", "-p", "no:cacheprovider", "tests/graph"],
+        "pytest": [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            "cuda",
+            "-W",
+            "default",
+            "-p",
+            "no:cacheprovider",
+            "tests/graph",
+        ],
     }
     sanitizer = tool("compute-sanitizer")
     for check in SANITIZERS if sanitizer else ():
@@ -83,7 +98,17 @@ def check_commands():
         flags = ["--tool", check, "--error-exitcode", "1", "--target-processes", "all", *quiet]
         commands[check] = [sanitizer, *flags, python, *driver]
     if tool("ncu"):
-        flags = ["--clock-control", "none", "--csv", "--page", "raw", "-k", "regex:bfs_", "--metrics", ",".join(PROFILE)]
+        flags = [
+            "--clock-control",
+            "none",
+            "--csv",
+            "--page",
+            "raw",
+            "-k",
+            "regex:bfs_",
+            "--metrics",
+            ",".join(PROFILE),
+        ]
         commands["profile"] = [tool("ncu"), *flags, python, str(Path(__file__).resolve()), "--profile"]
     return commands
 
@@ -135,7 +160,14 @@ def time_all(out, seconds, dry):
     """Run the sections in children; replace a child that exceeds its section's limit, and skip that section."""
     left, started, bad = list(measure.SECTIONS), perf_counter(), []
     while left and perf_counter() - started < seconds:
-        command = [sys.executable, str(Path(__file__).resolve()), "--out", str(out), "--sections", ",".join(left)]
+        command = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            "--out",
+            str(out),
+            "--sections",
+            ",".join(left),
+        ]
         child = subprocess.Popen(
             command + (["--dry"] if dry else []), cwd=ROOT, env=environment(), start_new_session=True
         )
@@ -155,7 +187,9 @@ def time_all(out, seconds, dry):
             bad.append(left.pop(0))
     errors = [name for name in measure.SECTIONS if "error" in read(out, name)]
     print(measure.summary({name: read(out, name) for name in measure.SECTIONS}))
-    print(f"time: {perf_counter() - started:.0f} s; not measured: {', '.join(bad + left) or 'none'}; failed: {errors or 'none'}")
+    print(
+        f"time: {perf_counter() - started:.0f} s; not measured: {', '.join(bad + left) or 'none'}; failed: {errors or 'none'}"
+    )
     return bool(bad or left or errors)
 
 

@@ -43,7 +43,9 @@ def driver():
         for sources in ([3], [1, 5, 600]):
             expected = bfs(graph, sources)
             for variant in VARIANTS:
-                for direction in ("auto", "push", "pull") if variant in ("direction", "persistent") else ("auto",):
+                for direction in (
+                    ("auto", "push", "pull") if variant in ("direction", "persistent") else ("auto",)
+                ):
                     if variant == "block" and plans.why_not_block(graph.n, graph.arcs, direction, False):
                         continue
                     for trace in (False, True) if variant != "block" else (False,):
@@ -159,15 +161,25 @@ def kron(scale, dry):
     graph = Graph.from_edges(tail, head, 1 << scale)
     sources = draw_sources(graph, SOURCES)
     by_degree = graph.by_degree()
-    result = {"scale": scale, "n": graph.n, "arcs": graph.arcs, "make_seconds": perf_counter() - begun, "runs": []}
+    result = {
+        "scale": scale,
+        "n": graph.n,
+        "arcs": graph.arcs,
+        "make_seconds": perf_counter() - begun,
+        "runs": [],
+    }
     where = {} if dry else {"variant": "persistent"}
     count = counter(tail)
     for name, g in (("natural", graph), ("degree", by_degree)):
-        for alpha, beta in ((15, 18), (60, 18), (4, 18), (15, 64)) if scale < 24 or name == "degree" else ((15, 18),):
+        for alpha, beta in (
+            ((15, 18), (60, 18), (4, 18), (15, 64)) if scale < 24 or name == "degree" else ((15, 18),)
+        ):
             some = sources if (alpha, beta) == (15, 18) else sources[:16]
             run = rates(g, count, some, alpha=alpha, beta=beta, **where)
             result["runs"].append({"order": name, "alpha": alpha, "beta": beta, **run})
-    result["levels"] = {name: levels_of(g, sources[0], **where) for name, g in (("natural", graph), ("degree", by_degree))}
+    result["levels"] = {
+        name: levels_of(g, sources[0], **where) for name, g in (("natural", graph), ("degree", by_degree))
+    }
     return result
 
 
@@ -183,7 +195,13 @@ def uniform(dry):
     runs = []
     for alpha, beta in ((15, 18), (4, 18), (60, 18)):
         some = sources if alpha == 15 else sources[:16]
-        runs.append({"alpha": alpha, "beta": beta, **rates(graph, counter(tail), some, alpha=alpha, beta=beta, **where)})
+        runs.append(
+            {
+                "alpha": alpha,
+                "beta": beta,
+                **rates(graph, counter(tail), some, alpha=alpha, beta=beta, **where),
+            }
+        )
     return {"n": n, "arcs": graph.arcs, "runs": runs, "levels": levels_of(graph, sources[0], **where)}
 
 
@@ -199,7 +217,9 @@ def roads(dry):
             sources = [0, side * side // 2 + side // 2, *draw_sources(graph, 4)]
             where = {} if dry else {"variant": "persistent"}
             run = rates(graph, stored, sources, **where)
-            runs.append({"side": side, "keep": keep, "n": graph.n, **run, "levels": levels_of(graph, 0, **where)})
+            runs.append(
+                {"side": side, "keep": keep, "n": graph.n, **run, "levels": levels_of(graph, 0, **where)}
+            )
     return {"runs": runs}
 
 
@@ -236,7 +256,11 @@ def ladder(dry):
         "power": lambda: (lambda g: g if dry else g.to_device())(read_graph(DATA / "USPowerGrid.mtx.gz")),
     }
     runs = []
-    variants = ("auto",) if dry else ("naive", "queue", "classes", "split", "batched", "direction", "persistent", "block")
+    variants = (
+        ("auto",)
+        if dry
+        else ("naive", "queue", "classes", "split", "batched", "direction", "persistent", "block")
+    )
     for name, make in families.items():
         graph = make()
         sources = draw_sources(graph, 3 if name == "grid1024" else 8)
@@ -259,15 +283,27 @@ def blocks(dry):
     from warpfront.graph._bfs_cpu import Options
 
     runs = []
-    for name, graph in (("kron22", kronecker(22, device="cuda")), ("grid2048", grid(2048, 2048, device="cuda"))):
+    for name, graph in (
+        ("kron22", kronecker(22, device="cuda")),
+        ("grid2048", grid(2048, 2048, device="cuda")),
+    ):
         source = np.array([int(graph.degrees().argmax())])
         for each in (1, 2):
             seconds = []
             for _ in range(6):
                 machine = _bfs_device.Gpu(each)
-                found = _bfs_device.search(graph, source, Options("auto", 15.0, 18.0, None), "persistent", machine)
+                found = _bfs_device.search(
+                    graph, source, Options("auto", 15.0, 18.0, None), "persistent", machine
+                )
                 seconds.append(found.seconds)
-            runs.append({"graph": name, "blocks_per_sm": each, "blocks": found.workers, "median_us": 1e6 * float(np.median(seconds[1:]))})
+            runs.append(
+                {
+                    "graph": name,
+                    "blocks_per_sm": each,
+                    "blocks": found.workers,
+                    "median_us": 1e6 * float(np.median(seconds[1:])),
+                }
+            )
     return {"runs": runs}
 
 

@@ -115,6 +115,16 @@ ROOMS: dict[str, Room] = {
         kernels="warpfront.montecarlo._cuda:instantiations",
         subset="warpfront.montecarlo._cuda:subset",
     ),
+    "bfs": Room(
+        "bfs",
+        {
+            "oracle": ("tests/graph", "-m", "not cuda and not simt"),
+            "simt": ("tests/graph", "-m", "simt"),
+            "cuda": ("tests/graph", "-m", "cuda"),
+        },
+        kernels="warpfront.graph._bfs_cuda:instantiations",
+        subset="warpfront.graph._bfs_cuda:subset",
+    ),
     "edges": Room(
         "edges",
         {

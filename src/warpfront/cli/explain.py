@@ -13,6 +13,7 @@ __all__ = ["OPERATIONS", "explain"]
 OPERATIONS: dict[str, tuple[str, str]] = {
     "batched": ("_batched", "[N [NRHS [BATCH]]]"),
     "batched-lu": ("_batched_lu", "[N [NRHS [BATCH]]]"),
+    "bfs": ("_bfs", "VERTICES ARCS"),
     "transpose": ("_transpose", "M N [BATCH]"),
     "edges": ("_edges", "HEIGHT WIDTH [BATCH]"),
     "price": ("_price", "none (the precision of paths is --dtype)"),
@@ -50,6 +51,17 @@ def explain(
         mark = "[bold]runs[/bold]" if decision.taken else ""
         table.add_row(mark, decision.path, escape(decision.reason), escape(decision.summary))
     Console().print(table)
+
+
+def _bfs(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
+    from warpfront.errors import InvalidValueError
+    from warpfront.graph import explain_bfs
+
+    if len(sizes) != 2:
+        raise InvalidValueError(f"bfs takes VERTICES ARCS, got {len(sizes)} sizes")
+    variant = {"levels": "direction", "cpu": "auto"}.get(options["path"], options["path"])
+    device = "cpu" if options["path"] == "cpu" else options["device"]
+    return explain_bfs(*sizes, device=device, variant=variant)
 
 
 def _transpose(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:

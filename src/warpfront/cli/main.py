@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "warpfront.cli.analyze:analyze",
     "price": "warpfront.cli.price:price",
     "edges": "warpfront.cli.edges:edges",
+    "bfs": "warpfront.cli.bfs:bfs",
     "batched": "warpfront.cli.batched:app",
     "det": "warpfront.cli.dense:det",
     "inv": "warpfront.cli.dense:inv",

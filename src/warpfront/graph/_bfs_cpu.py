@@ -174,7 +174,9 @@ def _pull(run: _Search) -> None:
         counts = np.zeros((run.threads, 16), np.int64)
         level, bits = int(state[kernels.LEVEL]), (open_, front, after)
 
-        def part(k: int, bits: Any = bits, level: int = level, shared: Any = shared, counts: Any = counts) -> None:
+        def part(
+            k: int, bits: Any = bits, level: int = level, shared: Any = shared, counts: Any = counts
+        ) -> None:
             kernels.pull_part(in_ptr, in_ind, ptr, key, bits, level, shared, counts[k])
 
         run_threads(run.threads, part)

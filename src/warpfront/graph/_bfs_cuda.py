@@ -188,7 +188,14 @@ def capacity(n: int, arcs: int, piece: int) -> int:
 
 
 def control_words(
-    options: Options, n: int, arcs: int, *, can_pull: bool, symmetric: bool, piece: int = PIECE, rows: int = LOG_ROWS,
+    options: Options,
+    n: int,
+    arcs: int,
+    *,
+    can_pull: bool,
+    symmetric: bool,
+    piece: int = PIECE,
+    rows: int = LOG_ROWS,
     base: int = 0,
 ) -> NDArray[np.uint64]:
     """Return the initial ``control`` array: parameters set, all else 0."""
@@ -273,7 +280,9 @@ def run(
     machine.mark()
     head = machine.read(state.control, 0, LOG)
     rows = min(int(head[LEVELS]), int(head[KLOG_ROWS]))
-    table = machine.read(state.control, LOG, LOG + rows * LOG_COLUMNS).reshape(rows, LOG_COLUMNS).astype(np.int64)
+    table = (
+        machine.read(state.control, LOG, LOG + rows * LOG_COLUMNS).reshape(rows, LOG_COLUMNS).astype(np.int64)
+    )
     if not options.trace:
         table[:, 5:8] = -1
         table[table[:, 0] == 1, 4] = -1
@@ -293,7 +302,15 @@ def _one_launch(machine: Machine, state: State, options: Options, start: Any, th
 
 def _one_block(machine: Machine, state: State, options: Options, start: Any, threads: int) -> int:
     stop = state.n + 1 if options.max_depth is None else min(options.max_depth, state.n + 1)
-    args = (state.packed, state.dist, state.parent, state.control, *start, state.n, _packed_bytes(state.n, state.arcs))
+    args = (
+        state.packed,
+        state.dist,
+        state.parent,
+        state.control,
+        *start,
+        state.n,
+        _packed_bytes(state.n, state.arcs),
+    )
     shared = block_bytes(state.n, state.arcs)
     machine.launch(kernel("bfs_block", threads), 1, threads, (*args, stop), shared_bytes=shared)
     return 1
@@ -305,13 +322,17 @@ def _by_levels(
     everywhere = -(-state.n // threads)
     machine.clear(state.control, BARRIER, LOG)
     machine.launch(kernel("bfs_reset", threads), everywhere, threads, state.arguments)
-    machine.launch(kernel("bfs_sources", threads), min(64, -(-start[2] // threads)), threads, (*state.arguments, *start))
+    machine.launch(
+        kernel("bfs_sources", threads), min(64, -(-start[2] // threads)), threads, (*state.arguments, *start)
+    )
     stop = state.n + 1 if options.max_depth is None else options.max_depth
     rows: list[list[int]] = []
     level, pulled, open_arcs, reached, reached_arcs, depth = 0, False, state.arcs, 0, 0, 0
     while True:
         machine.mark()
-        slots = machine.read(state.control, SLOTS, SLOTS + 3 * SLOT_WORDS).astype(np.int64).reshape(3, SLOT_WORDS)
+        slots = (
+            machine.read(state.control, SLOTS, SLOTS + 3 * SLOT_WORDS).astype(np.int64).reshape(3, SLOT_WORDS)
+        )
         items, found, out = (int(x) for x in slots[level % 3, :3])
         if rows:
             _complete(rows[-1], slots[level % 3], options.trace)
@@ -386,8 +407,12 @@ def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return all that `run` can ask for: (file, expressions, least architecture)."""
     few, one, all_ = THREADS["levels"], THREADS["persistent"], THREADS["block"]
     flags = (False, True)
-    levels = [kernel(name, few) for name in ("bfs_reset", "bfs_sources", "bfs_front", "bfs_compact", "bfs_restore")]
-    levels += [kernel(name, few, trace) for name in ("bfs_naive", "bfs_push_batched", "bfs_pull") for trace in flags]
+    levels = [
+        kernel(name, few) for name in ("bfs_reset", "bfs_sources", "bfs_front", "bfs_compact", "bfs_restore")
+    ]
+    levels += [
+        kernel(name, few, trace) for name in ("bfs_naive", "bfs_push_batched", "bfs_pull") for trace in flags
+    ]
     levels += [kernel("bfs_push", few, classes, trace) for classes in flags for trace in flags]
     groups = [
         levels,

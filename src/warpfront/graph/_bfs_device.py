@@ -54,7 +54,9 @@ class Gpu:
     def clear(self, words: Any, first: int, last: int) -> None:
         """Queue setting part of an array to 0."""
         size = words.dtype.itemsize
-        self._cupy.cuda.runtime.memsetAsync(words.data.ptr + first * size, 0, (last - first) * size, self.stream.ptr)
+        self._cupy.cuda.runtime.memsetAsync(
+            words.data.ptr + first * size, 0, (last - first) * size, self.stream.ptr
+        )
 
     def read(self, words: Any, first: int, last: int) -> NDArray[np.uint64]:
         """Wait, and return part of an array."""

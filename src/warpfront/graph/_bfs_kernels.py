@@ -298,7 +298,15 @@ def walk(graph, key, queue, bits, state, rule, wide, clock, log):  # type: ignor
             if not state[PULLING]:
                 start_pull(open_, front, queue, state)
             pull_words(
-                in_ptr, in_ind, ptr, key, (open_, front, after), ZERO, np.uint64(open_.shape[0]), state[LEVEL], line
+                in_ptr,
+                in_ind,
+                ptr,
+                key,
+                (open_, front, after),
+                ZERO,
+                np.uint64(open_.shape[0]),
+                state[LEVEL],
+                line,
             )
             front, after = after, front
             advance(state, line[FOUND], line[OUT], 1)
@@ -306,6 +314,7 @@ def walk(graph, key, queue, bits, state, rule, wide, clock, log):  # type: ignor
             new_end = push_serial(ptr, ind, key, queue, state, thin)
             line[FOUND] = new_end - state[END]
             line[EXAMINED] = out
+            line[DUPLICATES], line[TRIED], line[WON] = -1, 0, 0
             advance(state, line[FOUND], frontier_arcs(ptr, queue, state[END], new_end), 0)
         line[PULLED] = pulls
         line[OUT] = out

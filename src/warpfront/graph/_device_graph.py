@@ -37,7 +37,12 @@ def from_edges(tail: Any, head: Any, n: int | None, directed: bool) -> Graph:
     import cupy
 
     tail, head = arrays.as_device_array(tail), arrays.as_device_array(head)
-    if tail.ndim != 1 or tail.shape != head.shape or tail.dtype.kind not in "iu" or head.dtype.kind not in "iu":
+    if (
+        tail.ndim != 1
+        or tail.shape != head.shape
+        or tail.dtype.kind not in "iu"
+        or head.dtype.kind not in "iu"
+    ):
         raise InvalidValueError("tail and head must be vectors of integers of one length")
     wide = max(tail.dtype.itemsize, head.dtype.itemsize) == 8
     if n is None:
@@ -59,7 +64,9 @@ def from_edges(tail: Any, head: Any, n: int | None, directed: bool) -> Graph:
     ptr, ind = _rows(keys, n)
     repeated = (before - int(ind.size)) // (1 if directed else 2)
     both = (None, None) if directed else (ptr, ind)
-    return Graph(ptr, ind, directed, *both, None, count, loops, repeated, np.dtype(np.int64 if wide else np.int32))
+    return Graph(
+        ptr, ind, directed, *both, None, count, loops, repeated, np.dtype(np.int64 if wide else np.int32)
+    )
 
 
 def from_csr(ptr: Any, ind: Any, directed: bool | None) -> Graph:
@@ -82,7 +89,9 @@ def from_csr(ptr: Any, ind: Any, directed: bool | None) -> Graph:
     rows = _rows(keys, n)
     if directed is not True:
         back = _rows(keys << np.uint64(32) | keys >> np.uint64(32), n)
-        symmetric = rows[1].size == back[1].size and all(bool((a == b).all()) for a, b in zip(rows, back, strict=True))
+        symmetric = rows[1].size == back[1].size and all(
+            bool((a == b).all()) for a, b in zip(rows, back, strict=True)
+        )
         if directed is False and not symmetric:
             raise InvalidValueError("directed=False, and there is an arc without its reverse; see from_edges")
         directed = not symmetric

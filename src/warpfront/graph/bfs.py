@@ -75,7 +75,9 @@ def _cpu(graph: Graph, sources: NDArray[np.int64], options: Options, variant: st
 # In order of preference.
 PATHS = (
     dispatch.Path("block", _block, "one block, graph and all state in its shared memory"),
-    dispatch.Path("persistent", _persistent, "one cooperative launch for all levels, edge ranges taken dynamically"),
+    dispatch.Path(
+        "persistent", _persistent, "one cooperative launch for all levels, edge ranges taken dynamically"
+    ),
     dispatch.Path("levels", _levels, "one or two launches a level, decided on the host"),
     dispatch.Path("cpu", _cpu, "Numba kernels, direction optimising, threads on wide levels"),
 )
@@ -118,7 +120,8 @@ def bfs(
     variant : str
         ``"auto"``, or a step of the GPU's ladder: see `VARIANTS` and docs/bfs.md.
     trace : bool
-        On a GPU: count examined arcs, duplicates and atomics in each level; costs time. The CPU counts anyway.
+        On a GPU: count examined arcs, duplicates and atomics in each level; costs time. The CPU counts what
+        costs nothing.
 
     Returns
     -------
@@ -205,7 +208,11 @@ def explain_bfs(
 
 @lru_cache(maxsize=4096)
 def _choice(problem: BfsProblem, policy: dispatch.Policy) -> dispatch.Choice:
-    absent = capability.missing() if problem.on_device or policy.device == "cuda" else "the graph is in host memory"
+    absent = (
+        capability.missing()
+        if problem.on_device or policy.device == "cuda"
+        else "the graph is in host memory"
+    )
     have = capability.probe(0) if absent is None else None
     return dispatch.choose(PATHS, problem, policy, have, absent)
 
@@ -226,7 +233,7 @@ def _options(
     if direction == "pull" and not graph.can_pull:
         raise InvalidValueError(
             'direction="pull" needs the arcs by head, which this directed graph does not have; '
-            "search graph.with_transpose()"
+            "graph.with_transpose() (on the command line --transpose) builds them"
         )
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not (isinstance(value, (int, float, np.number)) and math.isfinite(value) and value > 0):
@@ -235,7 +242,9 @@ def _options(
         raise InvalidValueError(f"max_depth must be an integer >= 0 or None, got {max_depth!r}")
     if direction == "auto" and graph.arcs < THIN * graph.n:
         direction = "push"
-    return Options(direction, float(alpha), float(beta), None if max_depth is None else int(max_depth), bool(trace))
+    return Options(
+        direction, float(alpha), float(beta), None if max_depth is None else int(max_depth), bool(trace)
+    )
 
 
 def _sources(source: Any, n: int) -> NDArray[np.int64]:
@@ -306,7 +315,6 @@ def _record(
         seconds=times[0],
         jit_seconds=times[1],
     )
-
 
 
 def _pull_said(graph: Graph, direction: str, path: str, variant: str, found: Found) -> str:

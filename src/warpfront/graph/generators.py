@@ -35,7 +35,9 @@ def kronecker(scale: int, edge_factor: int = 16, *, seed: int = 1, device: str =
     return Graph.from_edges(tail, head, 1 << scale)
 
 
-def kronecker_edges(scale: int, edge_factor: int = 16, *, seed: int = 1, device: str = "cpu") -> tuple[Any, Any]:
+def kronecker_edges(
+    scale: int, edge_factor: int = 16, *, seed: int = 1, device: str = "cpu"
+) -> tuple[Any, Any]:
     """Return the edge list of `kronecker`, tails and heads int32[edge_factor * 2^scale], loops and repetitions included."""
     _integer(scale, "scale", 0, 30)
     _integer(edge_factor, "edge_factor", 0, 1 << 20)

@@ -168,7 +168,9 @@ class Graph:
             return _device_graph.from_edges(tail, head, n, directed)
         tail, head = _vertices(tail, "tail"), _vertices(head, "head")
         if tail.shape != head.shape:
-            raise InvalidValueError(f"tail has {tail.size} entries and head {head.size}; an edge has one of each")
+            raise InvalidValueError(
+                f"tail has {tail.size} entries and head {head.size}; an edge has one of each"
+            )
         if n is None:
             n = 1 + max((int(a.max()) for a in (tail, head) if a.size), default=-1)
         n = _size(n)
@@ -226,9 +228,13 @@ class Graph:
         kernels.check_rows(offsets, ind, size, found)
         if found[0] == kernels.BAD_POINTER:
             u = int(found[1])
-            raise InvalidValueError(f"ptr decreases or leaves the arcs after vertex {u}: {offsets[u]}, {offsets[u + 1]}")
+            raise InvalidValueError(
+                f"ptr decreases or leaves the arcs after vertex {u}: {offsets[u]}, {offsets[u + 1]}"
+            )
         if found[0] == kernels.OUT_OF_RANGE:
-            raise InvalidValueError(f"ind[{found[1]}] is vertex {ind[found[1]]}, and there are 0 … {size - 1}")
+            raise InvalidValueError(
+                f"ind[{found[1]}] is vertex {ind[found[1]]}, and there are 0 … {size - 1}"
+            )
         heads = np.ascontiguousarray(ind, dtype=np.int32)
         if not found[2]:
             # Rows to be sorted: the graph is made from its arcs, each kept once.
@@ -237,7 +243,9 @@ class Graph:
         if directed is not True:
             symmetric = bool(kernels.mirrored(offsets, heads))
             if directed is False and not symmetric:
-                raise InvalidValueError("directed=False, and there is an arc without its reverse; see from_edges")
+                raise InvalidValueError(
+                    "directed=False, and there is an arc without its reverse; see from_edges"
+                )
             directed = not symmetric
         both = (None, None) if directed else (offsets, heads)
         repeated = ind.size - heads.size
@@ -268,7 +276,9 @@ class Graph:
         if not (hasattr(graph, "is_directed") and hasattr(graph, "edges") and hasattr(graph, "nodes")):
             raise InvalidValueError(f"a networkx graph is needed, got {type(graph).__name__}")
         names = list(graph.nodes)
-        if any(not isinstance(v, (int, np.integer)) for v in names) or sorted(names) != list(range(len(names))):
+        if any(not isinstance(v, (int, np.integer)) for v in names) or sorted(names) != list(
+            range(len(names))
+        ):
             raise InvalidValueError(
                 "the nodes must be the numbers 0 … n - 1; networkx.convert_node_labels_to_integers makes them so"
             )
@@ -303,7 +313,9 @@ def _replace(graph: Graph, **changes: Any) -> Graph:
 def _vertices(a: Any, name: str) -> NDArray[Any]:
     found = np.asarray(a)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
-        raise InvalidValueError(f"{name} must be a vector of integers, got {found.dtype} of shape {found.shape}")
+        raise InvalidValueError(
+            f"{name} must be a vector of integers, got {found.dtype} of shape {found.shape}"
+        )
     return np.ascontiguousarray(found) if found.size else np.empty(0, np.int32)
 
 
@@ -348,7 +360,9 @@ def _sorted_rows(
     return new_ptr, ind if left == arcs else ind[:left].copy(), arcs
 
 
-def _transposed(ptr: NDArray[np.int64], ind: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _transposed(
+    ptr: NDArray[np.int64], ind: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     from warpfront.graph import _build_kernels as kernels
 
     n = ptr.size - 1

@@ -12,7 +12,7 @@ import numpy as np
 from warpfront.errors import FormatError, InvalidValueError
 from warpfront.graph.graph import Graph
 
-__all__ = ["GRAPH_SUFFIXES", "read_graph"]
+__all__ = ["GRAPH_SUFFIXES", "made_graph", "read_graph"]
 
 _EDGE_LISTS = (".el", ".edges", ".txt", ".csv", ".tsv")
 _MATRICES = (".mtx", ".mm", ".rb", ".hb", ".rua", ".rsa", ".npz")
@@ -55,10 +55,14 @@ def read_graph(path: str | os.PathLike[str], *, directed: bool | None = None) ->
             raise InvalidValueError(f"{target}: a graph is a coordinate file, this one is a dense array")
         rows, columns = found.shape
         if rows != columns:
-            raise InvalidValueError(f"{target}: an adjacency matrix is square, this one is {rows} x {columns}")
+            raise InvalidValueError(
+                f"{target}: an adjacency matrix is square, this one is {rows} x {columns}"
+            )
         row, column = found.matrix.coords
         general = found.symmetry == "general"
-        stored = slice(None) if general else slice(found.n_stored)  # the mirrored half comes after the stored one
+        stored = (
+            slice(None) if general else slice(found.n_stored)
+        )  # the mirrored half comes after the stored one
         wanted = general if directed is None else directed
         if wanted and not general:
             stored = slice(None)
@@ -72,7 +76,39 @@ def read_graph(path: str | os.PathLike[str], *, directed: bool | None = None) ->
         if not sparse.issparse(matrix):
             raise InvalidValueError(f"{target}: a graph is a sparse matrix, this one is dense")
         return Graph.from_scipy(matrix, directed=directed)
-    raise InvalidValueError(f"{target}: unknown suffix; allowed are {', '.join(GRAPH_SUFFIXES)} (all but .npz also .gz)")
+    raise InvalidValueError(
+        f"{target}: unknown suffix; allowed are {', '.join(GRAPH_SUFFIXES)} (all but .npz also .gz)"
+    )
+
+
+def made_graph(text: str, *, seed: int = 1, device: str = "cpu") -> Graph:
+    """Make the graph that a word describes.
+
+    Parameters
+    ----------
+    text : str
+        ``kronecker:SCALE[:EDGE_FACTOR]``, ``uniform:VERTICES:EDGES`` or ``grid:ROWS:COLUMNS[:KEEP]``.
+    seed, device
+        As the generators.
+    """
+    from warpfront.graph import generators
+
+    kind, *words = text.split(":")
+    numbers = {"kronecker": (1, 2), "uniform": (2, 2), "grid": (2, 3)}
+    if kind not in numbers:
+        raise InvalidValueError(f"{text!r}: graphs that can be made are {', '.join(numbers)}")
+    least, most = numbers[kind]
+    try:
+        whole = [int(word) for word in words[:2]]
+        rest = [float(word) for word in words[2:]]
+    except ValueError:
+        raise InvalidValueError(f"{text!r}: a number is expected after each colon") from None
+    if not least <= len(words) <= most:
+        raise InvalidValueError(f"{text!r}: {kind} takes {least} to {most} numbers, got {len(words)}")
+    if kind == "grid":
+        return generators.grid(*whole, keep=rest[0] if rest else 1.0, seed=seed, device=device)
+    make = generators.kronecker if kind == "kronecker" else generators.uniform
+    return make(*whole, seed=seed, device=device)
 
 
 def _read_edge_list(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -97,9 +133,13 @@ def _read_edge_list(path: Path) -> tuple[np.ndarray, np.ndarray]:
         try:
             u, v = int(words[0]), int(words[1])
         except (ValueError, IndexError):
-            raise FormatError(f"{path}:{k + 1}: expected two vertex numbers, found {line.strip()[:40]!r}") from None
+            raise FormatError(
+                f"{path}:{k + 1}: expected two vertex numbers, found {line.strip()[:40]!r}"
+            ) from None
         if not (0 <= u < 2**31 - 1 and 0 <= v < 2**31 - 1):
-            raise FormatError(f"{path}:{k + 1}: vertex {u if not 0 <= u < 2**31 - 1 else v} is outside 0 … 2^31 - 2")
+            raise FormatError(
+                f"{path}:{k + 1}: vertex {u if not 0 <= u < 2**31 - 1 else v} is outside 0 … 2^31 - 2"
+            )
         pairs[count] = u, v
         count += 1
     return np.ascontiguousarray(pairs[:count, 0]), np.ascontiguousarray(pairs[:count, 1])

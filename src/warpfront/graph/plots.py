@@ -51,7 +51,9 @@ def plot_levels(result: BfsResult | BfsRecord, path: Any = None) -> Any:
         axes.set_ylabel(name)
         if k == 0:
             axes.legend(frameon=False)
-            axes.set_title(f"{record.reached} of {record.n} vertices, {record.edges} edges, {record.path}", fontsize=9)
+            axes.set_title(
+                f"{record.reached} of {record.n} vertices, {record.edges} edges, {record.path}", fontsize=9
+            )
     figure.axes[-1].set_xlabel("level")
     if path is not None:
         figure.savefig(path, dpi=150)

@@ -100,7 +100,11 @@ def teps(
     TepsRecord
     """
     given = as_graph(graph)
-    starts = draw_sources(given, count, seed=seed) if sources is None else tuple(int(s) for s in np.atleast_1d(sources))
+    starts = (
+        draw_sources(given, count, seed=seed)
+        if sources is None
+        else tuple(int(s) for s in np.atleast_1d(sources))
+    )
     if not starts:
         raise InvalidValueError("no source was given")
     bfs(given, starts[0], **options)

@@ -41,7 +41,9 @@ class Verification:
         )
 
 
-def verify(graph: Any, source: Any, result: BfsResult | tuple[Any, Any], *, max_depth: int | None = None) -> Verification:
+def verify(
+    graph: Any, source: Any, result: BfsResult | tuple[Any, Any], *, max_depth: int | None = None
+) -> Verification:
     """Check distances and parents by the five rules of the Graph500 benchmark, with code that shares none with `bfs`.
 
     Parameters

@@ -51,7 +51,9 @@ def _compare(entry: dict[str, Any]) -> list[Comparison]:
             kept["distances"] = bfs(kept["graph"], kept["sources"][-1]).distances
         return kept["graph"]
 
-    def each(make: Callable[[Any], Any], search: Callable[[Any, int], Any], judge: Callable[[Any, Any], bool]) -> Case:
+    def each(
+        make: Callable[[Any], Any], search: Callable[[Any, int], Any], judge: Callable[[Any, Any], bool]
+    ) -> Case:
         def run_all(state: Any) -> Any:
             for source in kept["sources"]:
                 last = search(state, source)
@@ -61,7 +63,9 @@ def _compare(entry: dict[str, Any]) -> list[Comparison]:
             right = judge(output, kept["distances"])
             return Verdict(right, detail="" if right else "distances or reached vertices differ")
 
-        return Case(lambda: make(graph()), run_all, verify, algorithm=f"{SOURCES} searches, one after another")
+        return Case(
+            lambda: make(graph()), run_all, verify, algorithm=f"{SOURCES} searches, one after another"
+        )
 
     g = graph()
     cases = {"warpfront": each(lambda h: h, bfs, lambda out, d: np.array_equal(out.distances, d))}
@@ -69,7 +73,9 @@ def _compare(entry: dict[str, Any]) -> list[Comparison]:
         if installed(PACKAGES[name]) is not None and (name != "networkx" or g.arcs <= NETWORKX_ARCS):
             cases[name] = each(*maker())
     shapes = {"n": g.n, "arcs": g.arcs}
-    packages = {name: package for name, package in PACKAGES.items() if name in cases or installed(package) is None}
+    packages = {
+        name: package for name, package in PACKAGES.items() if name in cases or installed(package) is None
+    }
     return [Comparison("search", shapes, "int32", entry["family"], ["warpfront"], cases, 1, packages)]
 
 
