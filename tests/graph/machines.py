@@ -3,6 +3,7 @@
 import numpy as np
 
 from warpfront.graph import _bfs_cuda as plans
+from warpfront.graph._bfs_run import run
 from warpfront.graph.result import Levels
 
 # Small blocks: several of them, and several warps in each, on graphs of a few hundred vertices.
@@ -83,5 +84,5 @@ def search(graph, sources, variant, options, machine=None, **changes):
     machine = machine or SimtMachine()
     state = make_state(graph, variant, options, **changes)
     sources = np.unique(sources).astype(np.int64)
-    outcome = plans.run(machine, state, variant, options, sources, sources, threads=THREADS.get(variant, 64))
+    outcome = run(machine, state, variant, options, sources, sources, threads=THREADS.get(variant, 64))
     return state.dist, state.parent, outcome, Levels(outcome.table)

@@ -187,9 +187,8 @@ def time_all(out, seconds, dry):
             bad.append(left.pop(0))
     errors = [name for name in measure.SECTIONS if "error" in read(out, name)]
     print(measure.summary({name: read(out, name) for name in measure.SECTIONS}))
-    print(
-        f"time: {perf_counter() - started:.0f} s; not measured: {', '.join(bad + left) or 'none'}; failed: {errors or 'none'}"
-    )
+    missed = ", ".join(bad + left) or "none"
+    print(f"time: {perf_counter() - started:.0f} s; not measured: {missed}; failed: {errors or 'none'}")
     return bool(bad or left or errors)
 
 

@@ -249,11 +249,12 @@ def ladder(dry):
     from warpfront.graph.teps import draw_sources
 
     device = "cpu" if dry else "cuda"
+    power = read_graph(DATA / "USPowerGrid.mtx.gz")
     families = {
         "kron20": lambda: kronecker(10 if dry else 20, device=device),
         "uniform20": lambda: uniform(1 << (10 if dry else 20), 1 << (13 if dry else 24), device=device),
         "grid1024": lambda: grid(*((20, 20) if dry else (1024, 1024)), device=device),
-        "power": lambda: (lambda g: g if dry else g.to_device())(read_graph(DATA / "USPowerGrid.mtx.gz")),
+        "power": lambda: power if dry else power.to_device(),
     }
     runs = []
     variants = (

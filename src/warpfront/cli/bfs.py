@@ -18,66 +18,80 @@ __all__ = ["bfs"]
 _HEAD, _TAIL = 12, 4
 
 
+GraphText = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH",
+        help="A file (.mtx, edge list .txt .csv .el, .npz; see the docs), or kronecker:SCALE[:EDGE_FACTOR], "
+        "uniform:VERTICES:EDGES, grid:ROWS:COLUMNS[:KEEP].",
+    ),
+]
+Source = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--source",
+        "-s",
+        help="Vertex to start at, from 0. Repeat for several. Default: one with most arcs.",
+        show_default=False,
+    ),
+]
+MaxDepth = Annotated[int | None, typer.Option(help="Levels at most.", show_default=False)]
+Direction = Annotated[str, typer.Option(help="auto, push or pull.")]
+Alpha = Annotated[float, typer.Option(help="When to begin pulling.")]
+Beta = Annotated[float, typer.Option(help="When to stop pulling.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Variant = Annotated[str, typer.Option(help="A step of the GPU's ladder; see the docs.")]
+Directed = Annotated[
+    bool | None,
+    typer.Option("--directed/--undirected", help="Default: the file says.", show_default=False),
+]
+Transpose = Annotated[
+    bool,
+    typer.Option("--transpose", help="Build the transpose of a directed graph, so that it may be pulled."),
+]
+ByDegree = Annotated[bool, typer.Option("--by-degree", help="Renumber inside, vertices of many arcs first.")]
+Teps = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Search from N drawn sources and report Graph500's rate.",
+        show_default=False,
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Of a made graph and of the drawn sources.")]
+Trace = Annotated[bool, typer.Option("--trace", help="On a GPU: count arcs and atomics in each level.")]
+Check = Annotated[bool, typer.Option("--verify", help="Check the tree by Graph500's five rules.")]
+Results = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write distances and parents: .csv or .npz.", show_default=False),
+]
+Report = Annotated[Path | None, typer.Option(help="Write the record: .json.", show_default=False)]
+Picture = Annotated[
+    Path | None,
+    typer.Option(help="Write a picture of the levels: .png, .svg or .pdf.", show_default=False),
+]
+
+
 def bfs(
-    graph: Annotated[
-        str,
-        typer.Argument(
-            metavar="GRAPH",
-            help="A file (.mtx, edge list .txt .csv .el, .npz; see the docs), or kronecker:SCALE[:EDGE_FACTOR], "
-            "uniform:VERTICES:EDGES, grid:ROWS:COLUMNS[:KEEP].",
-        ),
-    ],
-    source: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--source",
-            "-s",
-            help="Vertex to start at, from 0. Repeat for several. Default: one with most arcs.",
-            show_default=False,
-        ),
-    ] = None,
-    max_depth: Annotated[int | None, typer.Option(help="Levels at most.", show_default=False)] = None,
-    direction: Annotated[str, typer.Option(help="auto, push or pull.")] = "auto",
-    alpha: Annotated[float, typer.Option(help="When to begin pulling.")] = 15.0,
-    beta: Annotated[float, typer.Option(help="When to stop pulling.")] = 18.0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    variant: Annotated[str, typer.Option(help="A step of the GPU's ladder; see the docs.")] = "auto",
-    directed: Annotated[
-        bool | None,
-        typer.Option("--directed/--undirected", help="Default: the file says.", show_default=False),
-    ] = None,
-    transpose: Annotated[
-        bool,
-        typer.Option(
-            "--transpose", help="Build the transpose of a directed graph, so that it may be pulled."
-        ),
-    ] = False,
-    by_degree: Annotated[
-        bool, typer.Option("--by-degree", help="Renumber inside, vertices of many arcs first.")
-    ] = False,
-    teps: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Search from N drawn sources and report Graph500's rate.",
-            show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of a made graph and of the drawn sources.")] = 1,
-    trace: Annotated[
-        bool, typer.Option("--trace", help="On a GPU: count arcs and atomics in each level.")
-    ] = False,
-    check: Annotated[bool, typer.Option("--verify", help="Check the tree by Graph500's five rules.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write distances and parents: .csv or .npz.", show_default=False),
-    ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write the record: .json.", show_default=False)] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Write a picture of the levels: .png, .svg or .pdf.", show_default=False),
-    ] = None,
+    graph: GraphText,
+    source: Source = None,
+    max_depth: MaxDepth = None,
+    direction: Direction = "auto",
+    alpha: Alpha = 15.0,
+    beta: Beta = 18.0,
+    device: Device = "auto",
+    variant: Variant = "auto",
+    directed: Directed = None,
+    transpose: Transpose = False,
+    by_degree: ByDegree = False,
+    teps: Teps = None,
+    seed: Seed = 1,
+    trace: Trace = False,
+    check: Check = False,
+    output: Results = None,
+    report: Report = None,
+    plot: Picture = None,
 ) -> None:
     """Search a graph breadth first: distances, parents, levels, rate.
 
@@ -211,7 +225,7 @@ def _write_report(
 
     from warpfront import __version__
 
-    found = {"warpfront": __version__, "search": record.to_dict()}
+    found: dict[str, Any] = {"warpfront": __version__, "search": record.to_dict()}
     if checked is not None:
         rules = zip(checked.rules, checked.findings, strict=True)
         found["rules"] = [{"rule": rule, "broken": broken or None} for rule, broken in rules]

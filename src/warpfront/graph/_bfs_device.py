@@ -1,9 +1,10 @@
-"""The GPU as the `Machine` of `_bfs_cuda.run`: arrays by CuPy, launches by `warpfront.backend.cuda`, times by events."""
+"""The GPU as the `Machine` of `_bfs_run.run`: arrays by CuPy, launches by `warpfront.backend.cuda`, times by events."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from warpfront.backend import capability, cuda
 from warpfront.graph import _bfs_cuda as plans
 from warpfront.graph._bfs_cpu import Found, Options
+from warpfront.graph._bfs_run import run
 from warpfront.graph.graph import Graph
 from warpfront.graph.result import Levels
 
@@ -79,7 +81,7 @@ class Gpu:
         """Return the times between marks, and forget them."""
         events, self._events = self._events, []
         events[-1].synchronize()
-        pairs = zip(events, events[1:], strict=False)
+        pairs = pairwise(events)
         return np.array([self._cupy.cuda.get_elapsed_time(a, b) * 1e-3 for a, b in pairs])
 
 
@@ -98,7 +100,7 @@ def search(
     if graph.order is None:
         dist, parent = cupy.empty(graph.n, np.int32), cupy.empty(graph.n, np.int32)
         state = replace(state, dist=dist, parent=parent)
-    outcome = plans.run(gpu, state, variant, options, sources, there)
+    outcome = run(gpu, state, variant, options, sources, there)
     if graph.order is not None:
         outer = cupy.empty_like(dist), cupy.empty_like(parent)
         threads = plans.THREADS["levels"]
@@ -141,7 +143,10 @@ def _state(graph: Graph, variant: str) -> plans.State:
     small = variant == "block"
     queue = cupy.empty(4 if small or variant == "naive" else 8 * room, np.uint32)
     packed = plans.pack_graph(graph.ptr, graph.ind, cupy) if small else None
-    return plans.State(graph.ptr, graph.ind, *into, *inner, queue, bits, None, n, arcs, packed)
+    arrays = {"in_ptr": into[0], "in_ind": into[1], "dist": inner[0], "parent": inner[1]}
+    return plans.State(
+        graph.ptr, graph.ind, queue=queue, bits=bits, control=None, n=n, arcs=arcs, packed=packed, **arrays
+    )
 
 
 def _for_options(graph: Graph, state: plans.State, options: Options, variant: str) -> plans.State:

@@ -95,10 +95,11 @@ def from_csr(ptr: Any, ind: Any, directed: bool | None) -> Graph:
         if directed is False and not symmetric:
             raise InvalidValueError("directed=False, and there is an arc without its reverse; see from_edges")
         directed = not symmetric
-    both = (None, None) if directed else rows
+    into = (None, None) if directed else rows
     kind = np.dtype(np.int64 if ind.dtype.itemsize == 8 else np.int32)
     repeated = int(ind.size) - int(rows[1].size)
-    return Graph(*rows, directed, *both, None, int(ind.size), 0, repeated, kind)
+    counts = {"input_edges": int(ind.size), "repeated": repeated}
+    return Graph(rows[0], rows[1], directed, into[0], into[1], index_dtype=kind, **counts)
 
 
 def transpose(ptr: Any, ind: Any) -> tuple[Any, Any]:

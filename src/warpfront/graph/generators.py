@@ -86,7 +86,9 @@ def grid(rows: int, columns: int, *, keep: float = 1.0, seed: int = 1, device: s
         raise InvalidValueError(f"keep is a share, 0 to 1, got {keep!r}")
     xp: Any = np
     if _on_gpu(device):
-        import cupy as xp
+        import cupy
+
+        xp = cupy
     vertex = xp.arange(rows * columns, dtype=np.int32).reshape(rows, columns)
     across = vertex[:, :-1].ravel() if columns else vertex.ravel()
     down = vertex[:-1, :].ravel() if rows else vertex.ravel()

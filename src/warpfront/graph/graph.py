@@ -15,6 +15,7 @@ from warpfront.errors import InvalidValueError, NotSupportedError
 __all__ = ["Graph", "as_graph"]
 
 MAX_VERTICES = 2**31 - 2
+_INT32 = np.dtype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Graph:
     input_edges: int = 0
     loops: int = 0
     repeated: int = 0
-    index_dtype: Any = np.dtype(np.int32)
+    index_dtype: Any = _INT32
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -181,9 +182,10 @@ class Graph:
         ptr, ind, arcs = _sorted_rows(tail, head, n, both=not directed)
         loops = int(np.count_nonzero(tail == head))
         repeated = (arcs - ind.size) // (1 if directed else 2)
-        both = (ptr, ind) if not directed else (None, None)
         index = np.dtype(np.int64 if kept.itemsize == 8 else np.int32)
-        return cls(ptr, ind, directed, *both, None, tail.size, loops, repeated, index)
+        counts = {"input_edges": tail.size, "loops": loops, "repeated": repeated}
+        into = (None, None) if directed else (ptr, ind)
+        return cls(ptr, ind, directed, into[0], into[1], index_dtype=index, **counts)
 
     @classmethod
     def from_csr(cls, ptr: Any, ind: Any, n: int | None = None, *, directed: bool | None = None) -> Graph:
@@ -247,9 +249,9 @@ class Graph:
                     "directed=False, and there is an arc without its reverse; see from_edges"
                 )
             directed = not symmetric
-        both = (None, None) if directed else (offsets, heads)
-        repeated = ind.size - heads.size
-        return cls(offsets, heads, directed, *both, None, ind.size, 0, repeated, index)
+        into = (None, None) if directed else (offsets, heads)
+        counts = {"input_edges": ind.size, "repeated": ind.size - heads.size}
+        return cls(offsets, heads, directed, into[0], into[1], index_dtype=index, **counts)
 
     @classmethod
     def from_scipy(cls, matrix: Any, *, directed: bool | None = None) -> Graph:
@@ -262,7 +264,7 @@ class Graph:
         directed : bool, optional
             As `from_csr`.
         """
-        shape = getattr(matrix, "shape", ())
+        shape: tuple[int, ...] = getattr(matrix, "shape", ())
         if not hasattr(matrix, "tocsr") or len(shape) != 2:
             raise InvalidValueError(f"a scipy.sparse matrix is needed, got {type(matrix).__name__}")
         if shape[0] != shape[1]:

@@ -48,6 +48,17 @@ class BfsLevel:
     seconds: float
 
 
+_COUNTS = (
+    "frontier",
+    "frontier_arcs",
+    "found",
+    "examined",
+    "duplicates",
+    "atomics_tried",
+    "atomics_won",
+)
+
+
 class Levels(Sequence[BfsLevel]):
     """The levels of a search, kept as one table: a road map has thousands of them.
 
@@ -73,10 +84,10 @@ class Levels(Sequence[BfsLevel]):
         if isinstance(index, slice):
             return tuple(self[k] for k in range(*index.indices(len(self))))
         level = range(len(self))[index]
-        pulled, *counts, time = (int(x) for x in self.table[level])
-        return BfsLevel(
-            level, "pull" if pulled else "push", *counts, time * 1e-9 if time >= 0 else float("nan")
-        )
+        row = [int(x) for x in self.table[level]]
+        named = dict(zip(_COUNTS, row[1:8], strict=True))
+        seconds = row[8] * 1e-9 if row[8] >= 0 else float("nan")
+        return BfsLevel(level=level, direction="pull" if row[0] else "push", seconds=seconds, **named)
 
     def __repr__(self) -> str:
         return f"<{len(self)} levels>"

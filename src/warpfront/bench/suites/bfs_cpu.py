@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def _pairs(g: Any) -> Any:
 
 
 def _igraph() -> tuple[Any, Any, Any]:
-    import igraph
+    igraph = import_module("igraph")
 
     def make(g: Any) -> Any:
         return igraph.Graph(n=g.n, edges=_pairs(g), directed=g.directed)
@@ -107,7 +108,7 @@ def _igraph() -> tuple[Any, Any, Any]:
 
 
 def _networkit() -> tuple[Any, Any, Any]:
-    import networkit
+    networkit = import_module("networkit")
 
     def make(g: Any) -> Any:
         pairs = _pairs(g)
@@ -125,7 +126,7 @@ def _networkit() -> tuple[Any, Any, Any]:
 
 
 def _networkx() -> tuple[Any, Any, Any]:
-    import networkx
+    networkx = import_module("networkx")
 
     def make(g: Any) -> Any:
         kind = networkx.DiGraph if g.directed else networkx.Graph
