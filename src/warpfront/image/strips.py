@@ -17,6 +17,7 @@ __all__ = ["Memory", "run"]
 
 # Below this many pixels a thread costs more than it saves.
 _THREAD_PIXELS = 1 << 15
+_LARGE_PIXELS = 1 << 21
 # Rows of a block of columns and of the kernel's ring fit the second-level cache.
 _BLOCK_COLUMNS = 4096
 _STRIP_ROWS = (32, 256)
@@ -81,7 +82,10 @@ def _tasks(
     target, out_pixels = outputs[0]
     out = Memory.of(target, out_pixels, writable=True) if out_pixels is not None else None
     weights = np.array(operation.weights[: operation.radius + 1], np.uint32)
-    share = pixels.size // (4 * settings.threads() * pixels.width) if pixels.width else 0
+    # Several strips a thread, so that one that is held up does not hold up the rest; few for small images, because a
+    # strip computes the rows around it again.
+    each = 4 if pixels.size >= _LARGE_PIXELS else 2
+    share = pixels.size // (each * settings.threads() * pixels.width)
     rows = min(max(share, _STRIP_ROWS[0]), _STRIP_ROWS[1])
     for k in range(pixels.batch):
         geometry = _geometry(operation, pixels, out_pixels, k)
