@@ -20,13 +20,14 @@ struct DirectScratch {
   i32 verdict;
 };
 
-// r: in the block, out L (r[k] of lane i > k). y: out, for i > lane, the inverse. d: the first `width` pivots, one a
-// lane. Indefinite = false: pivots have to be positive; goes through and returns the first that is not, or -1.
-// Indefinite = true: stops at the first pivot that is not above `least` or that the 1x1 test against the rest of the
-// block refuses, and returns it.
+// r: in the block, out L (r[k] of lane i > k) and, for k >= width, the Schur complement. y: out, for i > lane, the
+// inverse. d: the first `width` pivots, one a lane. Indefinite = false: pivots have to be positive; goes through and
+// returns the first that is not, or -1. Indefinite = true: stops at the first pivot that is not above `least` or that
+// the 1x1 tests refuse (against the first `full` rows, and the threshold u against all), and returns it.
 template <bool Indefinite, typename T>
-WF_DEVICE int eliminate_direct(T (&r)[kPanel], T (&y)[kPanel], T& d, int width, T* columns, T least) {
+WF_DEVICE int eliminate_direct(T (&r)[kPanel], T (&y)[kPanel], T& d, int width, T* columns, int full, T least, T u) {
   const int lane = lane_id();
+  const T share = lane < full ? max_of(T(kAlpha), u) : u;
   int bad = -1;
   d = T(1);
   WF_UNROLL
@@ -42,7 +43,7 @@ WF_DEVICE int eliminate_direct(T (&r)[kPanel], T (&y)[kPanel], T& d, int width, 
       if (Indefinite) {
         const T size = abs_value(pivot);
         good = size > least && size - size == T(0);
-        good = __all_sync(kFullMask, good && (lane <= j || T(kAlpha) * abs_value(r[j]) <= size));
+        good = __all_sync(kFullMask, good && (lane <= j || share * abs_value(r[j]) <= size));
       }
       if (!good && bad < 0) bad = j;
       const T inverse = good ? reciprocal(pivot) : T(0);
@@ -61,6 +62,18 @@ WF_DEVICE int eliminate_direct(T (&r)[kPanel], T (&y)[kPanel], T& d, int width, 
   return bad;
 }
 
+// Row `lane` of the symmetric block at a, whose lower triangle is stored; the identity outside size x size.
+template <typename T>
+WF_DEVICE void load_symmetric(T (&r)[kPanel], const T* a, int ld, int size) {
+  const int lane = lane_id();
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) {
+    const bool inside = k < size && lane < size;
+    r[k] = inside ? (k <= lane ? a[k * ld + lane] : a[lane * ld + k]) : T(k == lane);
+  }
+  __syncwarp();
+}
+
 // One warp: eliminates the diagonal block at column k0, `size` pivots. Fills s; L goes below the block's diagonal
 // (Stash: above it, transposed, so that the block can still be eliminated otherwise), the inverse, unless Stash, above.
 template <bool Indefinite, bool Stash, typename T>
@@ -68,13 +81,8 @@ WF_DEVICE int direct_block(T* a, int ld, int k0, int size, T least, DirectScratc
   const int lane = lane_id();
   T r[kPanel], y[kPanel], d;
   T* block = a + k0 * ld + k0;
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k) {
-    const bool inside = k < size && lane < size;
-    r[k] = inside ? (k <= lane ? block[k * ld + lane] : block[lane * ld + k]) : T(k == lane);
-  }
-  __syncwarp();
-  const int bad = eliminate_direct<Indefinite>(r, y, d, size, s.column, least);
+  load_symmetric(r, block, ld, size);
+  const int bad = eliminate_direct<Indefinite>(r, y, d, size, s.column, kPanel, least, T(0));
   if (Indefinite && bad >= 0) return bad;
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) {

@@ -12,15 +12,27 @@
 
 using namespace wf;
 
+// Where a front's results go.
 template <typename T>
-struct FrontScratch {
-  DirectScratch<T> direct;
-  PivotScratch<T> pivot;
+struct Target {
+  T *panel, *block, *diagonal;
+  i32 *pivots, *stats;
 };
 
+// Statistics of a front taken in place.
+template <typename T>
+WF_DEVICE void write_stats(const Target<T>& to, const Front& f, int rank, int failed, int positive) {
+  if (rank >= kStats) return;
+  to.stats[rank] = rank == kFailed     ? (failed < 0 ? -1 : static_cast<i32>(f.first) + failed)
+                   : rank == kOnes     ? f.width
+                   : rank == kPositive ? positive
+                   : rank == kNegative ? f.width - positive
+                                       : 0;
+}
+
+// A positive definite front: panel after panel of 32 columns.
 template <int Threads, typename T>
-WF_DEVICE void eliminate(T* a, int ld, int padded, const Front& f, const T*, DirectScratch<T>& s, i32*, T* diagonal,
-                         i32* pivots, i32* stats) {
+WF_DEVICE void definite_front(T* a, int ld, int padded, const Front& f, DirectScratch<T>& s, const Target<T>& to) {
   int failed = -1;
   clear_diagonal<Threads>(s.d);
   for (int k0 = 0; k0 < f.width; k0 += kPanel) {
@@ -29,7 +41,7 @@ WF_DEVICE void eliminate(T* a, int ld, int padded, const Front& f, const T*, Dir
     if (team_rank<Threads>() < kWarp) {
       const int bad = direct_block<false, false>(a, ld, k0, size, T(0), s);
       if (failed < 0 && bad >= 0) failed = k0 + bad;
-      write_direct(s, k0, size, diagonal, pivots);
+      write_direct(s, k0, size, to.diagonal, to.pivots);
     }
     team_sync<Threads>();
     if (end == f.rows) continue;
@@ -37,52 +49,102 @@ WF_DEVICE void eliminate(T* a, int ld, int padded, const Front& f, const T*, Dir
     team_sync<Threads>();
     update_trailing<Threads>(a, ld, padded, k0, end, s.d);
   }
-  if (team_rank<Threads>() < kStats) {
-    const int k = team_rank<Threads>();
-    stats[k] = k == kFailed ? (failed < 0 ? -1 : static_cast<i32>(f.first) + failed) : k == kOnes || k == kPositive ? f.width : 0;
-  }
+  write_stats(to, f, team_rank<Threads>(), failed, f.width);
   team_sync<Threads>();
 }
 
+// A front with interchanges.
 template <int Threads, typename T>
-WF_DEVICE void eliminate(T* a, int ld, int padded, const Front& f, const T* rule, FrontScratch<T>& s, i32* order,
-                         T* diagonal, i32* pivots, i32* stats) {
+WF_DEVICE void pivot_front(T* a, int ld, int padded, const Front& f, const T* rule, DirectScratch<T>* direct,
+                           PivotScratch<T>& s, i32* order, const Target<T>& to) {
   const int rank = team_rank<Threads>();
   for (int k = rank; k < f.width; k += Threads) order[k] = k;
-  if (rank < kStats) s.pivot.stats[rank] = rank == kFailed ? -1 : 0;
+  if (rank < kStats) s.stats[rank] = rank == kFailed ? -1 : 0;
   team_sync<Threads>();
-  const u32 inverted = eliminate_pivoted<Threads>(a, ld, f.rows, padded, f.width, rule, s.direct, s.pivot, order, diagonal, pivots);
+  const u32 inverted =
+      eliminate_pivoted<Threads>(a, ld, f.rows, padded, f.width, rule, direct, s, order, to.diagonal, to.pivots);
   for (int k0 = rank / kWarp * kPanel; k0 < f.width; k0 += Threads)
     if ((inverted >> (k0 / kPanel) & 1u) == 0) invert_unit(a + k0 * ld + k0, ld, min_of(kPanel, f.width - k0));
-  if (rank < kStats) stats[rank] = s.pivot.stats[rank] + (rank == kFailed && s.pivot.stats[rank] >= 0 ? static_cast<i32>(f.first) : 0);
+  if (rank < kStats) to.stats[rank] = s.stats[rank] + (rank == kFailed && s.stats[rank] >= 0 ? static_cast<i32>(f.first) : 0);
   team_sync<Threads>();
 }
 
 // Panel (from each diagonal block's first row on) and contribution block to global memory, a column a warp.
 template <int Threads, typename T>
-WF_DEVICE void write_out(const T* a, int ld, const Front& f, T* panels, T* blocks) {
+WF_DEVICE void write_out(const T* a, int ld, const Front& f, const Target<T>& to) {
   const int warp = team_rank<Threads>() / kWarp, lane = lane_id();
   const int below = f.rows - f.width;
   for (int j = warp; j < f.rows; j += Threads / kWarp) {
     if (j < f.width) {
-      T* target = panels + f.panel + static_cast<i64>(j) * f.ld;
+      T* target = to.panel + static_cast<i64>(j) * f.ld;
       for (int i = j / kPanel * kPanel + lane; i < f.rows; i += kWarp) target[i] = i == j ? T(1) : a[j * ld + i];
     } else {
       const int q = j - f.width;
-      T* target = blocks + f.block + packed_at(below, q);
+      T* target = to.block + packed_at(below, q);
       for (int i = q + lane; i < below; i += kWarp) target[i] = a[j * ld + f.width + i];
     }
   }
 }
 
-template <bool Pivoting, typename T>
-struct ScratchOf {
-  typedef DirectScratch<T> type;
+// Shared memory besides the front: by team and rule.
+template <typename T, int Threads, bool Pivoting>
+struct FrontScratch {
+  DirectScratch<T> direct;
+  PivotScratch<T> pivot;
+  i32 order[Threads];
+};
+template <typename T, int Threads>
+struct FrontScratch<T, Threads, false> {
+  DirectScratch<T> direct;
 };
 template <typename T>
-struct ScratchOf<true, T> {
-  typedef FrontScratch<T> type;
+struct FrontScratch<T, kWarp, true> {
+  T column[2 * kPanel];
+  PivotScratch<T> pivot;
+  i32 order[kWarp];
 };
+template <typename T>
+struct FrontScratch<T, kWarp, false> {
+  T column[2 * kPanel];
+};
+
+// A front of at most 32 rows, a row a lane, in registers from here to global memory. False: refused, nothing written.
+template <bool Indefinite, typename T>
+WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const T* rule, T* columns, const Target<T>& to) {
+  const int lane = lane_id(), below = f.rows - f.width;
+  T r[kPanel], y[kPanel], d;
+  load_symmetric(r, a, ld, f.rows);
+  const int bad = eliminate_direct<Indefinite>(r, y, d, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
+                                               Indefinite ? rule[kThreshold] : T(0));
+  if (Indefinite && bad >= 0) return false;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) {
+    if (lane >= f.rows || k >= f.rows) continue;
+    if (k < f.width) to.panel[k * f.ld + lane] = lane > k ? r[k] : lane < k ? y[k] : T(1);
+    else if (lane >= k) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
+  }
+  if (lane < f.width) {
+    to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
+    to.pivots[2 * lane] = lane, to.pivots[2 * lane + 1] = 1;
+  }
+  const int positive = __popc(__ballot_sync(kFullMask, lane < f.width && d > T(0)));
+  write_stats(to, f, lane, bad, Indefinite ? positive : f.width);
+  return true;
+}
+
+template <bool Pivoting, int Threads, typename T>
+WF_DEVICE void eliminate_front(T* a, int ld, int padded, const Front& f, const T* rule,
+                               FrontScratch<T, Threads, Pivoting>& s, const Target<T>& to) {
+  if constexpr (Threads == kWarp) {
+    if (eliminate_in_registers<Pivoting>(a, ld, f, rule, s.column, to)) return;
+    if constexpr (Pivoting) pivot_front<Threads>(a, ld, padded, f, rule, static_cast<DirectScratch<T>*>(nullptr), s.pivot, s.order, to);
+  } else if constexpr (Pivoting) {
+    pivot_front<Threads>(a, ld, padded, f, rule, &s.direct, s.pivot, s.order, to);
+  } else {
+    definite_front<Threads>(a, ld, padded, f, s.direct, to);
+  }
+  write_out<Threads>(a, ld, f, to);
+}
 
 template <typename T, int Threads, bool Pivoting>
 __global__ void __launch_bounds__(Threads)
@@ -90,13 +152,14 @@ __global__ void __launch_bounds__(Threads)
                      const i32* maps, const T* values, const T* rule, T* panels, T* blocks, T* diagonal, i32* pivots,
                      i32* stats) {
   WF_DYNAMIC_SHARED(memory);
-  __shared__ typename ScratchOf<Pivoting, T>::type scratch;
-  __shared__ i32 order[Pivoting ? Threads : 1];
+  __shared__ FrontScratch<T, Threads, Pivoting> scratch;
   T* a = reinterpret_cast<T*>(memory);
   const int rank = team_rank<Threads>();
   const Item item = items[blockIdx.x];
   for (int s = item.front; s <= item.last; ++s) {
     const Front f = fronts[s];
+    const Target<T> to = {panels + f.panel, blocks + f.block, diagonal + 2 * f.first, pivots + 2 * f.first,
+                          stats + kStats * f.stat};
     const int padded = (f.rows + 15) / 16 * 16, ld = padded + 4;
     for (int e = rank; e < padded * ld; e += Threads) a[e] = T(0);
     team_sync<Threads>();
@@ -104,9 +167,7 @@ __global__ void __launch_bounds__(Threads)
     team_sync<Threads>();
     pull_front<Threads>(a, ld, f, children, maps, blocks);
     team_sync<Threads>();
-    eliminate<Threads>(a, ld, padded, f, rule, scratch, order, diagonal + 2 * f.first, pivots + 2 * f.first,
-                       stats + kStats * f.stat);
-    write_out<Threads>(a, ld, f, panels, blocks);
+    eliminate_front<Pivoting, Threads>(a, ld, padded, f, rule, scratch, to);
     team_sync<Threads>();
   }
 }

@@ -215,7 +215,7 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
 
 // Tries columns k0..k0+size in place: takes them if every one of them passes the tests that let the serial rule take it
 // without looking at another column, and leaves the front as it was otherwise.
-// Barriers: block eliminated | rows tested | block settled | rows formed.
+// Barriers: block eliminated | rows tested | block settled | rows formed. The team is a whole block.
 template <int Threads, typename T>
 WF_DEVICE bool try_direct(T* a, int ld, int rows, int padded, int width, int k0, int size, const T* rule,
                           DirectScratch<T>& s, i32* stats) {
@@ -226,10 +226,8 @@ WF_DEVICE bool try_direct(T* a, int ld, int rows, int padded, int width, int k0,
   }
   team_sync<Threads>();
   if (s.verdict == 0) return false;
-  bool fits = end == rows || rows_fit<Threads>(a, ld, padded, k0, size, end, width, rule[kThreshold], s);
-  fits = Threads == kWarp ? __all_sync(kFullMask, fits) : __syncthreads_and(fits) != 0;
-  if (Threads == kWarp) __syncwarp();  // a vote orders no memory
-  if (!fits) return false;
+  const bool fits = end == rows || rows_fit<Threads>(a, ld, padded, k0, size, end, width, rule[kThreshold], s);
+  if (!__syncthreads_and(fits)) return false;
   if (rank < kWarp) {
     settle_block(a, ld, k0, size, s);
     const int positive = __popc(__ballot_sync(kFullMask, rank < size && s.d.own[kLead + rank] > T(0)));
@@ -244,26 +242,31 @@ WF_DEVICE bool try_direct(T* a, int ld, int rows, int padded, int width, int k0,
 }
 
 // Eliminates the first `width` columns of a front of `rows` <= Threads rows. `order` and p.stats are set up by the
-// caller; D and the pivots go to global memory. Panels are tried in place first, until one refuses.
+// caller; D and the pivots go to global memory. A block tries panels in place first, until one refuses; what one warp
+// holds its caller has tried (`s` is not used).
 // Returns a bit for each 32 columns whose diagonal block has its inverse above the diagonal already.
 template <int Threads, typename T>
-WF_DEVICE u32 eliminate_pivoted(T* a, int ld, int rows, int padded, int width, const T* rule, DirectScratch<T>& s,
+WF_DEVICE u32 eliminate_pivoted(T* a, int ld, int rows, int padded, int width, const T* rule, DirectScratch<T>* s,
                                 PivotScratch<T>& p, i32* order, T* diagonal, i32* pivots) {
   const int i = team_rank<Threads>();
   int k = 0, candidates = width, pass_start = 0;
-  bool force = false, hopeful = true;
+  bool force = false, hopeful = Threads > kWarp;
   u32 inverted = 0;
-  clear_diagonal<Threads>(s.d);
+  if constexpr (Threads > kWarp) clear_diagonal<Threads>(s->d);
   while (k < width) {
     clear_diagonal<Threads>(p.d);
     team_sync<Threads>();
     int end = min_of(width, k + kPanel);
     hopeful = hopeful && candidates == width && !force;
-    if (hopeful) hopeful = try_direct<Threads>(a, ld, rows, padded, width, k, end - k, rule, s, p.stats);
-    if (hopeful) {
-      if (i < kWarp) write_direct(s, k, end - k, diagonal, pivots);
-      if (k % kPanel == 0) inverted |= 1u << (k / kPanel);
-    } else {
+    if constexpr (Threads > kWarp) {
+      if (hopeful) hopeful = try_direct<Threads>(a, ld, rows, padded, width, k, end - k, rule, *s, p.stats);
+      if (hopeful) {
+        if (i < kWarp) write_direct(*s, k, end - k, diagonal, pivots);
+        if (k % kPanel == 0) inverted |= 1u << (k / kPanel);
+        if (end < rows) update_trailing<Threads>(a, ld, padded, k, end, s->d);
+      }
+    }
+    if (!hopeful) {
       end = pivot_panel<Threads>(a, ld, rows, width, k, candidates, force, rule, p, order);
       if (i < end - k) {
         const int step = p.d.step[kLead + i];
@@ -272,7 +275,7 @@ WF_DEVICE u32 eliminate_pivoted(T* a, int ld, int rows, int padded, int width, c
         pivots[2 * (k + i) + 1] = step == 1 ? 2 : step == -1 ? 3 : p.d.own[kLead + i] == T(0) ? 0 : 1;
       }
     }
-    if (end > k && end < rows) update_trailing<Threads>(a, ld, padded, k, end, hopeful ? s.d : p.d);
+    if (!hopeful && end > k && end < rows) update_trailing<Threads>(a, ld, padded, k, end, p.d);
     team_sync<Threads>();
     k = end;
     if (k >= candidates && k < width) {

@@ -78,13 +78,17 @@ WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T
   order[lane] = lane;
   if (lane < kStats) s.pivot.stats[lane] = lane == kFailed ? -1 : 0;
   __syncwarp();
-  const u32 inverted =
-      eliminate_pivoted<kWarp>(block, kPitch, size, kPanel, size, rule, s.direct, s.pivot, order, diagonal, pivots);
-  __syncwarp();
-  if (lane < kStats) stats[lane] = s.pivot.stats[lane];
-  if (inverted != 0) {
+  if (direct_block<true, false>(block, kPitch, 0, size, rule[kDoubt], s.direct) < 0) {
+    write_direct(s.direct, 0, size, diagonal, pivots);
+    const int positive = __popc(__ballot_sync(kFullMask, lane < size && s.direct.d.own[kLead + lane] > T(0)));
+    if (lane < kStats) stats[lane] = lane == kFailed ? -1 : lane == kOnes ? size : lane == kPositive ? positive : lane == kNegative ? size - positive : 0;
+    __syncwarp();
     publish_direct(size, s.direct, published);
   } else {
+    eliminate_pivoted<kWarp>(block, kPitch, size, kPanel, size, rule, static_cast<DirectScratch<T>*>(nullptr), s.pivot, order,
+                             diagonal, pivots);
+    __syncwarp();
+    if (lane < kStats) stats[lane] = s.pivot.stats[lane];
     invert_unit(block, kPitch, size);
     __syncwarp();
     publish_pivoted(block, size, order, diagonal, pivots, published);
