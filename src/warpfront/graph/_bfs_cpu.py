@@ -26,8 +26,6 @@ __all__ = ["Found", "Options", "search"]
 # A level below this many arcs costs less than handing it to another thread.
 WIDE_ARCS = 1 << 16
 CHUNK = 64
-# Keys are split into distances and parents by one thread up to this many vertices.
-SPLIT_ALONE = 1 << 18
 # Levels that the log has room for, at first and then.
 FIRST_ROWS, LOG_ROWS = 256, 4096
 _NEVER = np.iinfo(np.int64).max
@@ -68,8 +66,7 @@ class _Workspace:
     graph: tuple[Any, ...]  # ptr, ind, in_ptr, in_ind
     key: NDArray[np.uint64]
     queue: NDArray[np.uint32]
-    bits: tuple[Any, ...]  # open, front, after
-    opened: NDArray[np.uint64]  # what open is at the start
+    bits: tuple[Any, ...]  # open, front, after, what open is at the start
 
 
 @dataclass
@@ -86,7 +83,10 @@ def search(graph: Graph, sources: NDArray[np.int64], options: Options, threads: 
     """Search from ``sources`` (inner numbers, ascending, without repetition)."""
     from warpfront.graph import _bfs_kernels as kernels
 
-    count = settings.threads() if threads is None else threads
+    if graph.arcs <= WIDE_ARCS:
+        count = 1
+    else:
+        count = settings.threads() if threads is None else threads
     n = graph.n
     pull = graph.can_pull and options.direction != "push"
     spare: list[_Workspace] = graph._kept.setdefault(("workspace", pull), [])
@@ -96,33 +96,37 @@ def search(graph: Graph, sources: NDArray[np.int64], options: Options, threads: 
     state[kernels.STOP] = stop
     alpha = 0.0 if not pull else -1.0 if options.direction == "pull" else options.alpha
     rule = np.array([alpha, options.beta])
-    run = _Search(graph, (work.graph, work.key, work.queue, work.bits), state, rule, count)
+    distances, parents = np.empty(n, np.int32), np.empty(n, graph.index_dtype)
+    order = _NO_ORDER if graph.order is None else graph.order
     wide = WIDE_ARCS if count > 1 else _NEVER
     log = np.empty((FIRST_ROWS, 9), np.int64)
-    reason, rows = kernels.solo(*run.arrays, work.opened, sources, state, rule, wide, _CLOCK, log)
-    run.rows.append(log[:rows])
+    answer = (order, distances, parents)
+    reason, rows = kernels.solo(
+        work.graph, work.key, work.queue, work.bits, sources, state, rule, wide, _CLOCK, log, answer
+    )
+    levels = Levels(log[:rows])
     if reason != kernels.DONE:
+        run = _Search(
+            graph, (work.graph, work.key, work.queue, work.bits[:3]), state, rule, count, [log[:rows]]
+        )
         _further_levels(run, reason, wide)
-    distances, parents = np.empty(n, np.int32), np.empty(n, graph.index_dtype)
-    _split(graph, work.key, distances, parents, count)
+        levels = Levels(np.concatenate(run.rows))
+    if reason != kernels.DONE or n > kernels.SPLIT_ALONE:
+        _split(work.key, answer, count)
     spare.append(work)
-    levels = Levels(np.concatenate(run.rows) if len(run.rows) != 1 else run.rows[0])
     reached, arcs = int(state[kernels.END]), graph.arcs - int(state[kernels.OPEN_ARCS])
     return Found(distances, parents, levels, reached, arcs, count)
 
 
-def _split(graph: Graph, key: NDArray[np.uint64], distances: Any, parents: Any, threads: int) -> None:
-    """Write distances and parents in the caller's numbering."""
+def _split(key: NDArray[np.uint64], answer: tuple[Any, ...], threads: int) -> None:
+    """Write distances and parents in the caller's numbering. ``answer``: order, distances, parents."""
     from warpfront.graph import _bfs_kernels as kernels
 
-    n, order = graph.n, _NO_ORDER if graph.order is None else graph.order
-    if n <= SPLIT_ALONE or threads == 1:
-        kernels.split_keys(key, order, distances, parents, 0, n)
-        return
-    pieces = 8 * threads
+    n = key.size
+    pieces = 1 if n <= kernels.SPLIT_ALONE else 8 * threads
 
     def part(k: int) -> None:
-        kernels.split_keys(key, order, distances, parents, n * k // pieces, n * (k + 1) // pieces)
+        kernels.split_keys(key, *answer, n * k // pieces, n * (k + 1) // pieces)
 
     share_out(threads, pieces, part)
 
@@ -157,6 +161,7 @@ def _push(run: _Search) -> None:
 
     run_threads(run.threads, part)
     total = counts[:, :9].sum(axis=0)
+    run.state[kernels.ARCS] = total[kernels.EXAMINED]
     arcs = kernels.frontier_arcs(ptr, queue, end, end + int(total[kernels.FOUND]))
     _advance(run, total, arcs, False, started)
 
@@ -201,6 +206,8 @@ def _advance(run: _Search, line: NDArray[np.int64], arcs: int, pulled: bool, sta
     line[kernels.PULLED] = pulled
     line[kernels.TIME] = time.perf_counter_ns() - started
     run.rows.append(line[None, :])
+    if run.rule[0] == 0:  # arcs are counted when they are walked
+        run.state[kernels.OPEN_ARCS] += arcs - int(line[kernels.OUT])
     kernels.advance(state, int(line[kernels.FOUND]), arcs, int(pulled))
 
 
@@ -211,9 +218,9 @@ def _workspace(graph: Graph, pull: bool) -> _Workspace:
     ptr, ind = graph.ptr.view(np.uint64), graph.ind.view(np.uint32)
     key, queue = np.empty(graph.n, np.uint64), np.zeros(graph.n + kernels.AHEAD, np.uint32)
     if not pull:
-        return _Workspace((ptr, ind, ptr, ind), key, queue, (_NOTHING, _NOTHING, _NOTHING), _NOTHING)
+        return _Workspace((ptr, ind, ptr, ind), key, queue, (_NOTHING,) * 4)
     in_ptr, in_ind = graph.in_ptr.view(np.uint64), graph.in_ind.view(np.uint32)
     opened = np.empty(-(-graph.n // 64), np.uint64)
     kernels.open_vertices(in_ptr, opened)
-    bits = tuple(np.empty_like(opened) for _ in range(3))
-    return _Workspace((ptr, ind, in_ptr, in_ind), key, queue, bits, opened)
+    bits = (*(np.empty_like(opened) for _ in range(3)), opened)
+    return _Workspace((ptr, ind, in_ptr, in_ind), key, queue, bits)

@@ -47,6 +47,8 @@ WORDS_PER_CHUNK = np.uint64(256)
 BUFFER = 1024
 # The queue is this much longer than there are vertices: the frontier is read ahead.
 AHEAD = 32
+# Keys are split into distances and parents by one thread up to this many vertices.
+SPLIT_ALONE = 1 << 18
 FAR, NEAR = np.uint64(16), np.uint64(6)
 
 
@@ -114,34 +116,37 @@ def split_keys(key, order, dist, parent, first, last):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def push_serial(ptr, ind, key, queue, state, thin):  # type: ignore[no-untyped-def]
-    """Push one level; return the queue's new end.
+    """Push one level; return the queue's new end, and the arcs out of the frontier.
 
     ``thin``: the graph has few arcs a vertex. Whether an arc finds something is then anybody's guess, and
     doing without the branch is faster; with many arcs most find nothing, and the branch is guessed right.
     """
     tail = np.uint64(state[END])
+    arcs = ZERO
     following = np.uint64(state[LEVEL] + 1) << HALF
     for q in range(np.uint64(state[BEGIN]), np.uint64(state[END])):
         prefetch(ptr, np.uint64(queue[q + FAR]))
         prefetch(ind, ptr[np.uint64(queue[q + NEAR])])
         u = np.uint64(queue[q])
         mine = following | u
+        first, last = ptr[u], ptr[u + ONE]
+        arcs += last - first
         if thin:
-            for k in range(ptr[u], ptr[u + ONE]):
+            for k in range(first, last):
                 v = np.uint64(ind[k])
                 old = key[v]
                 key[v] = min(old, mine)
                 queue[tail] = np.uint32(v)
                 tail += np.uint64(old == ALL)
         else:
-            for k in range(ptr[u], ptr[u + ONE]):
+            for k in range(first, last):
                 v = np.uint64(ind[k])
                 old = key[v]
                 if old > mine:
                     key[v] = mine
                     queue[tail] = np.uint32(v)
                     tail += np.uint64(old == ALL)
-    return np.int64(tail)
+    return np.int64(tail), np.int64(arcs)
 
 
 @njit(cache=True, nogil=True)
@@ -250,13 +255,23 @@ def wants_pull(state, n, rule):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def advance(state, found, arcs, pulled):  # type: ignore[no-untyped-def]
-    """Move the state on by one level."""
+    """Move the state on by one level, to a frontier of ``found`` vertices and ``arcs`` arcs."""
     state[LEVEL] += 1
     state[BEGIN] = state[END]
     state[END] += found
     state[ARCS] = arcs
     state[OPEN_ARCS] -= arcs
     state[PULLING] = pulled
+
+
+@njit(cache=True, nogil=True)
+def advance_pushing(state, found, out, mean):  # type: ignore[no-untyped-def]
+    """The same where no level is ever pulled: arcs are counted when they are walked, and guessed before."""
+    state[LEVEL] += 1
+    state[BEGIN] = state[END]
+    state[END] += found
+    state[ARCS] = found * mean
+    state[OPEN_ARCS] -= out
 
 
 @njit(cache=True, nogil=True)
@@ -271,6 +286,7 @@ def walk(graph, key, queue, bits, state, rule, wide, clock, log):  # type: ignor
     open_, front, after = bits
     n = key.shape[0]
     thin = ind.shape[0] < 6 * n  # as THIN of bfs.py
+    mean = ind.shape[0] // max(n, 1) + 1
     row = 0
     before = nanoseconds(clock)
     while state[BEGIN] < state[END] and state[LEVEL] < state[STOP]:
@@ -311,26 +327,34 @@ def walk(graph, key, queue, bits, state, rule, wide, clock, log):  # type: ignor
             front, after = after, front
             advance(state, line[FOUND], line[OUT], 1)
         else:
-            new_end = push_serial(ptr, ind, key, queue, state, thin)
+            new_end, out = push_serial(ptr, ind, key, queue, state, thin)
             line[FOUND] = new_end - state[END]
             line[EXAMINED] = out
             line[DUPLICATES], line[TRIED], line[WON] = -1, 0, 0
-            advance(state, line[FOUND], frontier_arcs(ptr, queue, state[END], new_end), 0)
+            if rule[0] == 0:
+                advance_pushing(state, line[FOUND], out, mean)
+            else:
+                advance(state, line[FOUND], frontier_arcs(ptr, queue, state[END], new_end), 0)
         line[PULLED] = pulls
         line[OUT] = out
         now = nanoseconds(clock)
         line[TIME] = now - before
         before = now
         row += 1
+    if rule[0] == 0:
+        # What was reached last has not been walked.
+        state[OPEN_ARCS] -= frontier_arcs(ptr, queue, state[BEGIN], state[END])
     return DONE, row
 
 
 @njit(cache=True, nogil=True)
-def solo(graph, key, queue, bits, opened, sources, state, rule, wide, clock, log):  # type: ignore[no-untyped-def]
+def solo(graph, key, queue, bits, sources, state, rule, wide, clock, log, answer):  # type: ignore[no-untyped-def]
     """Begin a search and walk as far as one thread goes; arguments as `walk`.
 
-    ``opened``: what `open_` is at the start. ``sources``: int64. Of ``state`` only the level to stop at is set.
+    ``bits`` has a fourth part: what `open_` is at the start. ``sources``: int64. Of ``state`` only the level to stop
+    at is set. ``answer``: order, dist, parent (`split_keys`), written when the search is done.
     """
+    opened = bits[3]
     for v in range(ZERO, np.uint64(key.shape[0])):
         key[v] = ALL
     for w in range(ZERO, np.uint64(opened.shape[0])):
@@ -341,6 +365,9 @@ def solo(graph, key, queue, bits, opened, sources, state, rule, wide, clock, log
         queue[k] = np.uint32(s)
     state[END] = sources.shape[0]
     state[ARCS] = frontier_arcs(graph[0], queue, 0, state[END])
-    state[OPEN_ARCS] = graph[1].shape[0] - state[ARCS]
+    state[OPEN_ARCS] = graph[1].shape[0] - (state[ARCS] if rule[0] != 0 else 0)
     state[LEVEL], state[BEGIN], state[PULLING], state[CLOSED] = 0, 0, 0, 0
-    return walk(graph, key, queue, bits, state, rule, wide, clock, log)
+    reason, rows = walk(graph, key, queue, (bits[0], bits[1], bits[2]), state, rule, wide, clock, log)
+    if reason == DONE and key.shape[0] <= SPLIT_ALONE:
+        split_keys(key, answer[0], answer[1], answer[2], 0, key.shape[0])
+    return reason, rows

@@ -63,10 +63,10 @@ def from_edges(tail: Any, head: Any, n: int | None, directed: bool) -> Graph:
     before = int(keys.size)
     ptr, ind = _rows(keys, n)
     repeated = (before - int(ind.size)) // (1 if directed else 2)
-    both = (None, None) if directed else (ptr, ind)
-    return Graph(
-        ptr, ind, directed, *both, None, count, loops, repeated, np.dtype(np.int64 if wide else np.int32)
-    )
+    into = (None, None) if directed else (ptr, ind)
+    index = np.dtype(np.int64 if wide else np.int32)
+    made = Graph(ptr, ind, directed, into[0], into[1], index_dtype=index)
+    return replace(made, input_edges=count, loops=loops, repeated=repeated, _kept={})
 
 
 def from_csr(ptr: Any, ind: Any, directed: bool | None) -> Graph:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -144,17 +143,9 @@ def bfs(
     going through all vertices.
     """
     given = as_graph(graph)
-    options = _options(given, max_depth, direction, alpha, beta, trace)
     starts = _sources(source, given.n)
-    policy = dispatch.Policy(device=device, path=_path(variant))
-    on_device = given.on_device
-    through = device == "cuda" and not on_device
-    if variant != "auto" and device != "cuda" and not on_device:
-        raise NotSupportedError(
-            f'variant {variant!r} is a GPU kernel and the graph is in host memory; ask for device="cuda"'
-        )
-    problem = BfsProblem(given.n, given.arcs, given.can_pull, direction, on_device or through, trace)
-    choice = _choice(problem, policy)
+    asked = (max_depth, direction, alpha, beta, device, variant, trace)
+    options, choice, through = _prepared(given, asked)
     here = given.to_device() if through else given
     inner = starts if here.order is None else _inner(here, starts)
     with cpu.Clock() as clock:
@@ -170,6 +161,29 @@ def bfs(
         return _record(given, starts, options, choice, variant, direction, found, times)
 
     return BfsResult(found.distances, found.parents, record)
+
+
+def _prepared(given: Graph, asked: tuple[Any, ...]) -> tuple[Options, dispatch.Choice, bool]:
+    """Check the options and choose the path; kept with the graph: a small search takes no longer than this."""
+    try:
+        found: tuple[Options, dispatch.Choice, bool] | None = given._kept.get(asked)
+    except TypeError:  # something that cannot be a key is no valid option either
+        found = None
+    if found is not None:
+        return found
+    max_depth, direction, alpha, beta, device, variant, trace = asked
+    options = _options(given, max_depth, direction, alpha, beta, trace)
+    policy = dispatch.Policy(device=device, path=_path(variant))
+    on_device = given.on_device
+    through = device == "cuda" and not on_device
+    if variant != "auto" and device != "cuda" and not on_device:
+        raise NotSupportedError(
+            f'variant {variant!r} is a GPU kernel and the graph is in host memory; ask for device="cuda"'
+        )
+    problem = BfsProblem(given.n, given.arcs, given.can_pull, direction, on_device or through, trace)
+    found = (options, _choice(problem, policy), through)
+    given._kept[asked] = found
+    return found
 
 
 def explain_bfs(
@@ -206,7 +220,6 @@ def explain_bfs(
     return dispatch.explain(PATHS, problem, policy, have, capability.missing() if have is None else None)
 
 
-@lru_cache(maxsize=4096)
 def _choice(problem: BfsProblem, policy: dispatch.Policy) -> dispatch.Choice:
     absent = (
         capability.missing()
