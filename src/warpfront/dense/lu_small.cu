@@ -19,7 +19,7 @@
 
 namespace wf {
 
-constexpr int kSmallThreads = 64;
+[[maybe_unused]] constexpr int kSmallThreads = 64;  // not by every kernel that is compiled alone
 
 WF_DEVICE float size_of(float a) { return abs_of(a); }
 WF_DEVICE double size_of(double a) { return abs_of(a); }
