@@ -115,6 +115,10 @@ def test_combinations_without_a_kernel():
         price(European(**ATM), 1024, sobol=True, antithetic=True)
     with pytest.raises(NotSupportedError, match="payoff jumps"):
         price(Barrier(**ATM, barrier=120, knock="up-and-in"), 1024, greeks=True)
+    with pytest.raises(NotSupportedError, match="leave control_variate out"):
+        price(
+            Barrier(**{**ATM, "volatility": 1e-8}, barrier=120, knock="up-and-in"), 1024, control_variate=True
+        )
     with pytest.raises(NotSupportedError, match="float64, not for float32"):
         price(European(**ATM), 1024, precision="float32", device="cpu")
 

@@ -117,6 +117,17 @@ def test_barriers(kind, knock):
     assert abs(a.price - b.price) > 10 * a.standard_error  # the two really differ
 
 
+@pytest.mark.parametrize("knock", ["up-and-out", "up-and-in", "down-and-out", "down-and-in"])
+def test_z_of_controlled_barriers(knock):
+    """Discretely watched, regressed on the same paths watched at every moment."""
+    level = 125.0 if knock.startswith("up") else 90.0
+    option = Barrier(**ATM, n_steps=6, barrier=level, knock=knock)
+    expected = _reference.discrete_barrier_price(option)
+    found = price([option] * SEEDS, 1 << 14, streams="independent", control_variate=True)
+    assert_standard_scores((found.price - expected) / found.standard_error)
+    assert found[0].variance_ratio > 1.5
+
+
 @pytest.mark.parametrize("kind", ["call", "put"])
 @pytest.mark.parametrize("n_steps", [1, 2, 12])
 def test_asian_options(kind, n_steps):

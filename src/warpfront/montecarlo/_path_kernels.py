@@ -152,8 +152,13 @@ def settle_asian(values, paying, state, coef, row, control, greeks):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def settle_barrier(values, paying, x, alive, coef, row, control):
-    """Payoff times the probability of being alive (knock-out) or not (knock-in); control: the payoff without barrier."""
+def settle_barrier(values, paying, x, alive, bridged, coef, row, payoff, control):
+    """Payoff times the probability of being alive (knock-out) or not (knock-in).
+
+    Control: watched at dates, the same option watched at every moment (``bridged`` are its probabilities); watched at every
+    moment, the payoff without barrier.
+    """
+    watched_at_dates = payoff == BARRIER
     for t in range(ZERO, END):
         v = fma(coef[SCALE], exp2(x[row, t]), coef[OFFSET])
         plain = v if v > 0.0 else 0.0
@@ -161,7 +166,8 @@ def settle_barrier(values, paying, x, alive, coef, row, control):
         values[0, row, t] = y
         paying[row, t] = 1.0 if y > 0.0 else 0.0
         if control:
-            values[1, row, t] = plain
+            still = fma(coef[KNOCK_SIGN], bridged[row, t], coef[KNOCK_BASE]) if watched_at_dates else 1.0
+            values[1, row, t] = plain * still
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -219,6 +225,7 @@ def simulate_lanes(block, values, paying, scratch, words, z, coef, whole, direct
     """Simulate and settle 512 samples (and their twins): rows of ``values`` (4, 8, LANES) and ``paying`` (8, LANES)."""
     payoff, sides = whole[PAYOFF], ONE + whole[ANTITHETIC]
     control, greeks = whole[CONTROL] != ZERO, whole[GREEKS] != ZERO
+    bridged = control and payoff == BARRIER
     x, before, w, alive, state = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4:7]
     for row in range(ZERO, sides * FOUR):
         fill(x, row, 0.0)
@@ -229,6 +236,7 @@ def simulate_lanes(block, values, paying, scratch, words, z, coef, whole, direct
                 fill(state[k], row, 0.0)
         elif payoff != EUROPEAN:
             fill(alive, row, 1.0)
+            fill(state[0], row, 1.0)
     for step in range(ZERO, whole[STEPS]):
         if whole[SOBOL] != ZERO:
             sobol_points(words, block, step, directions, shifts)
@@ -236,13 +244,15 @@ def simulate_lanes(block, values, paying, scratch, words, z, coef, whole, direct
         else:
             philox(words, block, step, whole[STREAM], whole[KEY0], whole[KEY1])
             normals(words, z)
-        advance(x, before, z, coef, sides, payoff == BARRIER_CONTINUOUS)
+        advance(x, before, z, coef, sides, bridged or payoff == BARRIER_CONTINUOUS)
         if greeks:
             add_brownian(w, z, coef)
         if payoff == ASIAN:
             add_average(state, x, before, w, sides, coef[VOL_DT] * float(step + ONE), greeks)
         elif payoff != EUROPEAN:
             watch_barrier(alive, x, before, coef, sides, payoff == BARRIER_CONTINUOUS)
+            if bridged:
+                watch_barrier(state[0], x, before, coef, sides, True)
     for row in range(ZERO, sides * FOUR):
         if payoff == EUROPEAN:
             time = coef[VOL_DT] * float(whole[STEPS])
@@ -250,7 +260,7 @@ def simulate_lanes(block, values, paying, scratch, words, z, coef, whole, direct
         elif payoff == ASIAN:
             settle_asian(values, paying, state, coef, row, control, greeks)
         else:
-            settle_barrier(values, paying, x, alive, coef, row, control)
+            settle_barrier(values, paying, x, alive, state[0], coef, row, payoff, control)
     if sides > ONE:
         pair_up(values, FOUR if greeks else U(2))
 

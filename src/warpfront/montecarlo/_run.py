@@ -18,7 +18,7 @@ from warpfront.montecarlo.closed_form import (
     exact_price,
     geometric_asian,
 )
-from warpfront.montecarlo.options import AsianArithmetic, Barrier, Option, describe, integer
+from warpfront.montecarlo.options import LEAST_DEVIATION, AsianArithmetic, Barrier, Option, describe, integer
 
 __all__ = ["CHANNELS", "CHUNK", "Run", "SamplingOptions", "Settings", "chunk_count"]
 
@@ -59,8 +59,8 @@ class Settings:
     antithetic : bool
         Each sample is the mean of a path and of its mirror image.
     control_variate : bool
-        Regress on a payoff of known mean: the discounted price (European), the geometric average (Asian), the
-        payoff without barrier.
+        Regress on a payoff of known mean: the discounted price (European), the geometric average (Asian), the same
+        barrier watched at every moment (discrete barrier), the payoff without barrier (continuous one).
     greeks : bool
         Pathwise delta and vega; not for barriers, whose payoff jumps.
     sobol : bool
@@ -134,6 +134,11 @@ class Run:
                 raise NotSupportedError(
                     f"options[{k}]: pathwise delta and vega of a barrier option are biased, because its payoff jumps at "
                     "the barrier; price bumped options with the same seed and subtract instead"
+                )
+            if settings.control_variate and isinstance(option, Barrier) and option.nearly_known:
+                raise NotSupportedError(
+                    f"options[{k}]: at a deviation of the log price below {LEAST_DEVIATION:g} the mean of a barrier's "
+                    "control variate is not known to its error; leave control_variate out"
                 )
             if settings.precision == "float32" and option.log_reach > _MAX_LOG_32:
                 raise InvalidValueError(
@@ -233,7 +238,8 @@ def coefficients(option: Option) -> list[float]:
         shift = control_shift = geometric_asian(option)
         scale, delta_scale, control_scale = scale / option.n_steps, delta_scale / option.n_steps, sign * asset
     elif isinstance(option, Barrier):
-        control_shift, shift = shift, continuous_barrier(option)
+        shift = continuous_barrier(option)
+        control_shift = shift if option.monitoring == "discrete" else black_scholes(option)
         level, side = log(option.barrier / option.spot) * _LOG2E, 1.0 if option.up else -1.0
         base, slope = (1.0, -1.0) if option.knock_in else (0.0, 1.0)
         bridge = max(-2.0 / (_LOG2E * variance), -1e30) if variance > 0 else -1e30

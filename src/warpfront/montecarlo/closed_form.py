@@ -9,12 +9,9 @@ from __future__ import annotations
 from math import erfc, exp, inf, log, sqrt
 
 from warpfront.errors import InvalidValueError
-from warpfront.montecarlo.options import AsianArithmetic, Barrier, European, Option
+from warpfront.montecarlo.options import LEAST_DEVIATION, AsianArithmetic, Barrier, European, Option
 
 __all__ = ["black_scholes", "black_scholes_greeks", "continuous_barrier", "exact_price", "geometric_asian"]
-
-# Deviation of the log price below which the barrier formula is not evaluated.
-LEAST_DEVIATION = 1e-6
 
 
 def _cdf(x: float) -> float:
@@ -137,9 +134,8 @@ def exact_price(option: Option) -> float | None:
             return black_scholes(option)
         return _known_average(option) if option.deterministic else None
     if isinstance(option, Barrier):
-        lost = 0.0 < option.volatility * sqrt(option.maturity) < LEAST_DEVIATION
         known = option.monitoring == "continuous" or option.deterministic
-        return continuous_barrier(option) if known and not lost else None
+        return continuous_barrier(option) if known and not option.nearly_known else None
     raise InvalidValueError(f"no closed form is known for {type(option).__name__}")
 
 

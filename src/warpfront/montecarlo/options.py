@@ -19,6 +19,8 @@ KNOCKS = ("up-and-out", "up-and-in", "down-and-out", "down-and-in")
 MAX_STEPS = 1_000_000
 # Beyond this many units of log price a path leaves float64.
 _MAX_LOG = 700.0
+# Deviation of the log price below which the closed form of a barrier loses its digits.
+LEAST_DEVIATION = 1e-6
 
 
 def number(name: str, value: Any, *, least: float | None = None, above: float | None = None) -> float:
@@ -117,6 +119,11 @@ class Option:
         """Largest ``|ln(S_t / S_0)|`` to expect: drift and ten standard deviations."""
         drift = abs(self.rate - self.dividend_yield - 0.5 * self.volatility**2) * self.maturity
         return float(drift + 10.0 * self.volatility * self.maturity**0.5)
+
+    @property
+    def nearly_known(self) -> bool:
+        """Whether the log price hardly deviates, and yet does: closed forms of barriers lose their digits there."""
+        return bool(0.0 < self.volatility * self.maturity**0.5 < LEAST_DEVIATION)
 
     @property
     def deterministic(self) -> bool:

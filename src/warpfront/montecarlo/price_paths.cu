@@ -33,7 +33,7 @@ WF_DEVICE double positive(double v) { return v > 0.0 ? v : 0.0; }
 // One path: what a payoff needs to remember.
 template <typename T>
 struct path {
-  T x, alive, sum, log_sum, vega_sum;
+  T x, alive, bridged, sum, log_sum, vega_sum;
 };
 
 template <typename T>
@@ -42,7 +42,13 @@ struct settled {
   float pays;  // 0 or 1: counted without a branch, exact
 };
 
-template <int Payoff, bool Greeks, typename T>
+template <typename T>
+WF_DEVICE T not_crossed(const T (&c)[kCoefficients], T before, T after) {
+  const T u = (c[kLevel] - before) * c[kSide], v = (c[kLevel] - after) * c[kSide];
+  return v > T(0) ? T(1) - exp2_of(c[kBridge] * (u * v)) : T(0);
+}
+
+template <int Payoff, bool Control, bool Greeks, typename T>
 WF_DEVICE void step_path(path<T>& p, const T (&c)[kCoefficients], T z, T sign, T w, T time) {
   const T before = p.x;
   p.x = fused(sign * c[kVol], z, before + c[kDrift]);
@@ -53,9 +59,9 @@ WF_DEVICE void step_path(path<T>& p, const T (&c)[kCoefficients], T z, T sign, T
     if constexpr (Greeks) p.vega_sum = fused(price, fused(sign, w, -time), p.vega_sum);
   } else if constexpr (Payoff == kBarrier) {
     if (!((c[kLevel] - p.x) * c[kSide] > T(0))) p.alive = T(0);
+    if constexpr (Control) p.bridged *= not_crossed(c, before, p.x);
   } else if constexpr (Payoff == kBarrierContinuous) {
-    const T u = (c[kLevel] - before) * c[kSide], v = (c[kLevel] - p.x) * c[kSide];
-    p.alive *= v > T(0) ? T(1) - exp2_of(c[kBridge] * (u * v)) : T(0);
+    p.alive *= not_crossed(c, before, p.x);
   }
 }
 
@@ -84,7 +90,8 @@ WF_DEVICE settled<T> settle(const path<T>& p, const T (&c)[kCoefficients], T sig
     const T plain = positive(fused(c[kScale], exp2_of(p.x), c[kOffset]));
     r.payoff = plain * fused(c[kKnockSign], p.alive, c[kKnockBase]);
     r.pays = r.payoff > T(0) ? 1.0f : 0.0f;
-    if constexpr (Control) r.control = plain;
+    if constexpr (Control)
+      r.control = Payoff == kBarrier ? plain * fused(c[kKnockSign], p.bridged, c[kKnockBase]) : plain;
   }
   return r;
 }
@@ -130,7 +137,7 @@ WF_DEVICE void run_block(sums& s, u64 block, i64 left, const T (&c)[kCoefficient
   path<T> up[4] = {}, down[4] = {};
   T w[4] = {};
   WF_UNROLL
-  for (int j = 0; j < 4; ++j) up[j].alive = down[j].alive = T(1);
+  for (int j = 0; j < 4; ++j) up[j].alive = down[j].alive = up[j].bridged = down[j].bridged = T(1);
   const u32 count = Steps > 0 ? static_cast<u32>(Steps) : steps;
   for (u32 k = 0; k < count; ++k) {
     T z[4];
@@ -139,8 +146,8 @@ WF_DEVICE void run_block(sums& s, u64 block, i64 left, const T (&c)[kCoefficient
     WF_UNROLL
     for (int j = 0; j < 4; ++j) {
       if constexpr (Greeks) w[j] = fused(c[kRootDt], z[j], w[j]);
-      step_path<Payoff, Greeks>(up[j], c, z[j], T(1), w[j], time);
-      if constexpr (Antithetic) step_path<Payoff, Greeks>(down[j], c, z[j], T(-1), w[j], time);
+      step_path<Payoff, Control, Greeks>(up[j], c, z[j], T(1), w[j], time);
+      if constexpr (Antithetic) step_path<Payoff, Control, Greeks>(down[j], c, z[j], T(-1), w[j], time);
     }
   }
   const T time = c[kVolDt] * static_cast<T>(count);
