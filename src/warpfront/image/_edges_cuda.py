@@ -79,7 +79,7 @@ def shared_bytes(operation: Operation, pixels: Pixels, tile: tuple[int, int, int
     radius = operation.radius
     halo = radius + 1
     side = 4 if halo <= 4 else 8 if halo <= 8 else 16
-    words = (rows + 2 * halo) * (columns + 32) // 2
+    words = (rows + 2 * halo) * (columns + 2 * max(side, 8)) // 2
     return 4 * (words + ((rows + 2) * (columns + 2 * side) // 2 if radius else 0))
 
 

@@ -2,7 +2,7 @@
 // with other template arguments the same kernel is the blur alone, Sobel and threshold alone, or the derivatives.
 //
 // A block owns a tile of TW x TH output pixels of one image. Three phases, a barrier between each two:
-//   1. gray   image -> `gray`: (TH + 2 halo) rows of TW + 32 pixels, halo = R + 1 (granules of 16 pixels, source.cuh)
+//   1. gray   image -> `gray`: (TH + 2 halo) rows of TW pixels and the halo's, halo = R + 1 (granules, source.cuh)
 //   2. down   `gray` -> `down`: vertical sums of 2R + 1 rows, exact in 16 bits (at most 255 * 256)
 //   3. across `down` -> registers: horizontal sums, one rounding, then Sobel on three rows that a thread keeps, and
 //      the threshold; a thread owns 8 columns and Run rows
@@ -31,9 +31,10 @@ enum Result { kEdges = 0, kBlur = 1, kDerivatives = 2 };
 template <int R, int TW, int TH>
 struct geometry {
   static constexpr int kHalo = R + 1;
+  static constexpr int kSide = kHalo <= 4 ? 4 : kHalo <= 8 ? 8 : 16;  // columns beyond the tile that are computed
   static constexpr int kGrayRows = TH + 2 * kHalo;
-  static constexpr int kGrayWords = (TW + 32) / 2;
-  static constexpr int kSide = kHalo <= 4 ? 4 : kHalo <= 8 ? 8 : 16;  // columns of `down` beyond the tile
+  static constexpr int kLead = kSide == 16 ? 16 : 8;  // columns before the tile in memory: its words begin at 16 bytes
+  static constexpr int kGrayWords = (TW + 2 * kLead) / 2;
   static constexpr int kDownRows = TH + 2;
   static constexpr int kDownWords = (TW + 2 * kSide) / 2;
   static constexpr int kWindow = (8 + 2 * kSide) / 2;  // words a thread of phase 3 reads of a row
@@ -63,36 +64,56 @@ struct Weights {
   WF_DEVICE u32 at(int k) const { return k < 0 || k > 2 * R ? 0 : single[k <= R ? k : 2 * R - k]; }
 };
 
-// Phase 1. A thread owns a granule at a time; virtual pixels that no later phase uses become zero.
-template <int F, int R, int TW, int TH, int Threads>
-WF_DEVICE void fill_gray(const Image& image, int x0, int y0, u32* gray) {
-  typedef geometry<R, TW, TH> G;
-  constexpr int kGranules = (TW + 32) / 16;
-  const int first = x0 - G::kHalo, last = min_of(x0 + TW, image.width) + G::kHalo;
-  for (int item = static_cast<int>(threadIdx.x); item < kGranules * G::kGrayRows; item += Threads) {
-    const int row = item / kGranules, column = item % kGranules * 16, v = y0 + row - G::kHalo, x = x0 + column - 16;
-    const int y = v <= image.height + R ? border_index(v, image.height, image.options.border()) : -1;
-    u32* const p = gray + row * G::kGrayWords + column / 2;
-    u32 lanes[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    const bool used = y >= 0 && x + 16 > first && x < last;
-    if (used && !gray16<F>(image, y, x, lanes)) {
+// One granule of phase 1: Px pixels of virtual row v from virtual column x on; what no later phase uses becomes zero.
+template <int F, int Px>
+WF_DEVICE void fill_granule(const Image& image, int v, int x, int first, int last, u32* p) {
+  const int y = border_index(v, image.height, image.options.border());
+  u32 lanes[Px / 2];
+  WF_UNROLL
+  for (int i = 0; i < Px / 2; ++i) lanes[i] = 0;
+  const bool used = y >= 0 && x + Px > first && x < last;
+  if (used && !gray_pixels<F, Px>(image, y, x, lanes)) {
+    WF_UNROLL_N(1)
+    for (int i = 0; i < Px / 2; ++i) {
+      u32 word = 0;
       WF_UNROLL_N(1)
-      for (int i = 0; i < 8; ++i) {
-        u32 word = 0;
-        WF_UNROLL_N(1)
-        for (int k = 0; k < 2; ++k) {
-          const int at = x + 2 * i + k;
-          if (at >= first && at < last) word |= gray_virtual<F>(image, y, at) << (16 * k);
-        }
-        p[i] = word;
+      for (int k = 0; k < 2; ++k) {
+        const int at = x + 2 * i + k;
+        if (at >= first && at < last) word |= gray_virtual<F>(image, y, at) << (16 * k);
       }
-      continue;
+      p[i] = word;
     }
+    return;
+  }
+  if constexpr (Px == 4) {
+    *reinterpret_cast<u64*>(p) = lanes[0] | static_cast<u64>(lanes[1]) << 32;
+  } else {
     WF_UNROLL
     for (int i = 0; i < 2; ++i) {
       const vec16 four = {{lanes[4 * i], lanes[4 * i + 1], lanes[4 * i + 2], lanes[4 * i + 3]}};
       store16(p + 4 * i, four);
     }
+  }
+}
+
+// Phase 1. A thread owns a granule at a time: those of the tile itself first, then the sides.
+template <int F, int R, int TW, int TH, int Threads>
+WF_DEVICE void fill_gray(const Image& image, int x0, int y0, u32* gray) {
+  typedef geometry<R, TW, TH> G;
+  // The sides in granules of 4 pixels, or one of 16 where they are that wide.
+  constexpr int kPx = G::kSide == 16 ? 16 : 4, kInner = TW / 16, kOuter = 2 * G::kSide / kPx;
+  const int first = x0 - G::kHalo, last = min_of(x0 + TW, image.width) + G::kHalo, top = y0 - G::kHalo;
+  // Rows that nobody needs lie below the image's halo.
+  const int rows = min_of(G::kGrayRows, image.height + G::kHalo - top);
+  for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kInner; item += Threads) {
+    const int row = item / kInner, column = item % kInner * 16;
+    fill_granule<F, 16>(image, row < rows ? top + row : top, x0 + column, first, row < rows ? last : first,
+                        gray + row * G::kGrayWords + (G::kLead + column) / 2);
+  }
+  for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kOuter; item += Threads) {
+    const int row = item / kOuter, k = item % kOuter, column = k < kOuter / 2 ? k * kPx - G::kSide : TW + (k - kOuter / 2) * kPx;
+    fill_granule<F, kPx>(image, row < rows ? top + row : top, x0 + column, first, row < rows ? last : first,
+                         gray + row * G::kGrayWords + (G::kLead + column) / 2);
   }
 }
 
@@ -109,7 +130,7 @@ WF_DEVICE void sum_down(const u32* gray, u32* down, const Weights<R>& w) {
     WF_UNROLL
     for (int i = 0; i < kRun + 2 * R; ++i) {
       if (first + i >= G::kGrayRows) break;
-      const u64 both = *reinterpret_cast<const u64*>(gray + (first + i) * G::kGrayWords + column + (16 - G::kSide) / 2);
+      const u64 both = *reinterpret_cast<const u64*>(gray + (first + i) * G::kGrayWords + column + (G::kLead - G::kSide) / 2);
       const u32 a = static_cast<u32>(both), b = static_cast<u32>(both >> 32);
       WF_UNROLL
       for (int o = 0; o < kRun; ++o) {
@@ -172,7 +193,7 @@ WF_DEVICE void keep_row(const u32* tile, const Weights<R>& w, const Image& image
                         Kept& kept) {
   typedef geometry<R, TW, TH> G;
   if constexpr (R == 0) {
-    kept_of_lanes(tile + (r + 1) * G::kGrayWords + (column + 8) / 2, kept);
+    kept_of_lanes(tile + (r + 1) * G::kGrayWords + (column + G::kLead - 4) / 2, kept);
   } else {
     const int border = image.options.border(), y = y0 + r;
     // Sobel's clamped row is the blurred image's last one.
@@ -288,7 +309,7 @@ __global__ void __launch_bounds__(Threads)
   const Image image = image_at(src, k, batch, size, options, src_pitch, src_stride, plane, step);
   u8* p = dst + k * dst_stride + y * dst_pitch + x;
   u32 lanes[8];
-  if (!gray16<F>(image, y, x, lanes)) {
+  if (!gray_pixels<F, 16>(image, y, x, lanes)) {
     WF_UNROLL_N(1)
     for (int i = 0; i < min_of(16, image.width - x); ++i) p[i] = static_cast<u8>(gray_at(image, F, y, x + i));
     return;

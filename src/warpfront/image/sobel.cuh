@@ -63,12 +63,16 @@ WF_DEVICE void kept_of_sums(const Row& row, Kept& kept) {
   kept.set(odd, even);
 }
 
-// Without a blur: lanes x - 2 .. x + 9 straight from phase 1; p is at x - 8.
+// Without a blur: lanes x - 2 .. x + 9 straight from phase 1; p is at x - 4, a multiple of 8 bytes.
 WF_DEVICE void kept_of_lanes(const u32* p, Kept& kept) {
-  u32 odd[5], even[4], words[12], lanes[6];
-  read_words<12>(p, words);
+  u32 odd[5], even[4], words[8], lanes[6];
   WF_UNROLL
-  for (int k = 0; k < 6; ++k) lanes[k] = words[k + 3] | kHalf1024;
+  for (int k = 0; k < 4; ++k) {
+    const u64 two = reinterpret_cast<const u64*>(p)[k];
+    words[2 * k] = static_cast<u32>(two), words[2 * k + 1] = static_cast<u32>(two >> 32);
+  }
+  WF_UNROLL
+  for (int k = 0; k < 6; ++k) lanes[k] = words[k + 1] | kHalf1024;
   WF_UNROLL
   for (int k = 0; k < 5; ++k) odd[k] = __byte_perm(lanes[k], lanes[k + 1], 0x5432);
   WF_UNROLL

@@ -1,7 +1,8 @@
-// Reading an image: gray values of sixteen pixels at once, whatever the format, the alignment and the border.
+// Reading an image: gray values of several pixels at once, whatever the format, the alignment and the border.
 //
-// A granule is 16 pixels of a row. Inside the image it is read by 16-byte loads where the image is aligned, else
-// by 4-byte loads that are shifted into place; at the image's edge pixel by pixel, from where the border maps it.
+// A granule is 16 pixels of a row, or 4 at the sides of a tile. Inside the image 16 are read by 16-byte loads where the
+// image is aligned, else by 4-byte loads that are shifted into place; at the image's edge pixel by pixel, from where
+// the border maps it.
 // No byte outside the image's own lowest and highest is read.
 #pragma once
 #include "lanes.cuh"
@@ -104,18 +105,19 @@ WF_DEVICE void load_words(const u8* p, bool aligned, u32 (&w)[N]) {
 }
 
 // Bytes that `load_words` touches around p .. p + n.
-WF_DEVICE bool words_inside(const Image& image, const u8* p, int n) {
+WF_DEVICE bool words_inside(const Image& image, const u8* p, int n, bool aligned) {
   const i64 at = p - image.base;
-  if (image.options.aligned()) return at >= image.low && at + n <= image.high;
+  if (aligned) return at >= image.low && at + n <= image.high;
   const int shift = static_cast<int>(reinterpret_cast<u64>(p) & 3);
   return at - shift >= image.low && at - shift + n + (shift ? 4 : 0) <= image.high;
 }
 
-WF_DEVICE void gray16_packed3(const u8* p, const Image& image, const GrayWeights& weights, u32 (&out)[8]) {
-  u32 w[12];
-  load_words<12>(p, image.options.aligned(), w);
+template <int Px>
+WF_DEVICE void gray_packed3(const u8* p, bool aligned, const GrayWeights& weights, u32 (&out)[Px / 2]) {
+  u32 w[3 * Px / 4];
+  load_words(p, aligned, w);
   WF_UNROLL
-  for (int g = 0; g < 4; ++g) {
+  for (int g = 0; g < Px / 4; ++g) {
     const u32 a = w[3 * g], b = w[3 * g + 1], c = w[3 * g + 2];
     const u32 p0 = gray_sum(a, weights), p1 = gray_sum(__byte_perm(a, b, 0x6543), weights);
     const u32 p2 = gray_sum(__byte_perm(b, c, 0x5432), weights);
@@ -124,20 +126,23 @@ WF_DEVICE void gray16_packed3(const u8* p, const Image& image, const GrayWeights
   }
 }
 
-WF_DEVICE void gray16_packed4(const u8* p, const Image& image, const GrayWeights& weights, u32 (&out)[8]) {
-  u32 w[16];
-  load_words<16>(p, image.options.aligned(), w);
+template <int Px>
+WF_DEVICE void gray_packed4(const u8* p, bool aligned, const GrayWeights& weights, u32 (&out)[Px / 2]) {
+  u32 w[Px];
+  load_words(p, aligned, w);
   WF_UNROLL
-  for (int i = 0; i < 8; ++i) out[i] = lanes_of_sums(gray_sum(w[2 * i], weights), gray_sum(w[2 * i + 1], weights));
+  for (int i = 0; i < Px / 2; ++i)
+    out[i] = lanes_of_sums(gray_sum(w[2 * i], weights), gray_sum(w[2 * i + 1], weights));
 }
 
-WF_DEVICE void gray16_planar(const u8* p, const Image& image, const GrayWeights& weights, u32 (&out)[8]) {
-  u32 a[4], b[4], c[4];
-  load_words<4>(p, image.options.aligned(), a);
-  load_words<4>(p + image.plane, image.options.aligned(), b);
-  load_words<4>(p + 2 * image.plane, image.options.aligned(), c);
+template <int Px>
+WF_DEVICE void gray_planar(const u8* p, i64 plane, bool aligned, const GrayWeights& weights, u32 (&out)[Px / 2]) {
+  u32 a[Px / 4], b[Px / 4], c[Px / 4];
+  load_words(p, aligned, a);
+  load_words(p + plane, aligned, b);
+  load_words(p + 2 * plane, aligned, c);
   WF_UNROLL
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < Px / 4; ++i) {
     const u32 low = __byte_perm(a[i], b[i], 0x5140), high = __byte_perm(a[i], b[i], 0x7362);
     const u32 p0 = dot_low(weights.last, c[i], dot_low(weights.first_two, low, kGrayHalf));
     const u32 p1 = dot_low(weights.only_high, c[i], dot_high(weights.first_two, low, kGrayHalf));
@@ -147,35 +152,33 @@ WF_DEVICE void gray16_planar(const u8* p, const Image& image, const GrayWeights&
   }
 }
 
-template <int F>
-WF_DEVICE void gray16_inside(const u8* p, const Image& image, u32 (&out)[8]) {
+// Lanes of the Px = 4 or 16 pixels from (y, x) on, if they lie inside the image and may be read as whole words.
+template <int F, int Px>
+WF_DEVICE bool gray_pixels(const Image& image, int y, int x, u32 (&out)[Px / 2]) {
+  constexpr int kStep = F == kPacked3 || F == kPacked4 ? F : 1;
+  const bool aligned = Px == 16 && image.options.aligned();
+  const u8* p = image.base + y * image.pitch + static_cast<i64>(x) * kStep;
+  const i64 planes = F == kPlanar ? 2 * image.plane : 0;
+  if (x < 0 || x + Px > image.width || !words_inside(image, p, Px * kStep, aligned) ||
+      !words_inside(image, p + planes, Px * kStep, aligned))
+    return false;
   const GrayWeights weights(image.options.reversed());
   if constexpr (F == kGray) {
-    u32 w[4];
-    load_words<4>(p, image.options.aligned(), w);
+    u32 w[Px / 4];
+    load_words(p, aligned, w);
     WF_UNROLL
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < Px / 4; ++i) {
       out[2 * i] = __byte_perm(w[i], 0, 0x4140);
       out[2 * i + 1] = __byte_perm(w[i], 0, 0x4342);
     }
   } else if constexpr (F == kPlanar) {
-    gray16_planar(p, image, weights, out);
+    gray_planar<Px>(p, image.plane, aligned, weights, out);
   } else if constexpr (F == kPacked3) {
-    gray16_packed3(p, image, weights, out);
+    gray_packed3<Px>(p, aligned, weights, out);
   } else {
-    gray16_packed4(p, image, weights, out);
+    gray_packed4<Px>(p, aligned, weights, out);
   }
-}
-
-// Lanes of the granule at row y, column x, if it lies inside the image and may be read as whole words.
-template <int F>
-WF_DEVICE bool gray16(const Image& image, int y, int x, u32 (&out)[8]) {
-  constexpr int kBytes = F == kGray || F == kPlanar ? 16 : 16 * F;
-  const u8* p = image.base + y * image.pitch + static_cast<i64>(x) * (kBytes / 16);
-  const i64 planes = F == kPlanar ? 2 * image.plane : 0;
-  const bool inside = x >= 0 && x + 16 <= image.width && words_inside(image, p, kBytes) && words_inside(image, p + planes, kBytes);
-  if (inside) gray16_inside<F>(p, image, out);
-  return inside;
+  return true;
 }
 
 // The gray value of virtual pixel (y, x) of a row that is inside.
