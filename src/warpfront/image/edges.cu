@@ -111,7 +111,8 @@ WF_DEVICE void fill_gray(const Image& image, int x0, int y0, u32* gray) {
                         gray + row * G::kGrayWords + (G::kLead + column) / 2);
   }
   for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kOuter; item += Threads) {
-    const int row = item / kOuter, k = item % kOuter, column = k < kOuter / 2 ? k * kPx - G::kSide : TW + (k - kOuter / 2) * kPx;
+    const int row = item / kOuter, k = item % kOuter;
+    const int column = k < kOuter / 2 ? k * kPx - G::kSide : TW + (k - kOuter / 2) * kPx;
     fill_granule<F, kPx>(image, row < rows ? top + row : top, x0 + column, first, row < rows ? last : first,
                          gray + row * G::kGrayWords + (G::kLead + column) / 2);
   }
@@ -130,7 +131,8 @@ WF_DEVICE void sum_down(const u32* gray, u32* down, const Weights<R>& w) {
     WF_UNROLL
     for (int i = 0; i < kRun + 2 * R; ++i) {
       if (first + i >= G::kGrayRows) break;
-      const u64 both = *reinterpret_cast<const u64*>(gray + (first + i) * G::kGrayWords + column + (G::kLead - G::kSide) / 2);
+      const u32* p = gray + (first + i) * G::kGrayWords + column + (G::kLead - G::kSide) / 2;
+      const u64 both = *reinterpret_cast<const u64*>(p);
       const u32 a = static_cast<u32>(both), b = static_cast<u32>(both >> 32);
       WF_UNROLL
       for (int o = 0; o < kRun; ++o) {
@@ -182,7 +184,8 @@ WF_DEVICE void finish_blur(const u32* down, const Weights<R>& w, const Image& im
     for (int p = 0; p < 8; ++p) sum[p] = sum_across<R>(window, G::kSide + p, w);
     WF_UNROLL
     for (int k = 0; k < 2; ++k)
-      out[k] = __byte_perm(lanes_of_sums(sum[4 * k], sum[4 * k + 1]), lanes_of_sums(sum[4 * k + 2], sum[4 * k + 3]), 0x6420);
+      out[k] = __byte_perm(lanes_of_sums(sum[4 * k], sum[4 * k + 1]), lanes_of_sums(sum[4 * k + 2], sum[4 * k + 3]),
+                           0x6420);
     store8(target.first + y * target.pitch + x, image.width - x, out, image.options.out_align());
   }
 }
