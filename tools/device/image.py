@@ -202,6 +202,26 @@ def section(name, out, limit, dry):
     return code
 
 
+def libraries():
+    """Which image libraries could be peers on this machine."""
+    from importlib.util import find_spec
+
+    found = [
+        name
+        for name in ("cv2", "torchvision", "kornia", "cvcuda", "nvidia.nvimgcodec")
+        if _importable(find_spec, name)
+    ]
+    found += [p.name for p in sorted(Path("/usr/local/cuda/lib64").glob("libnpp*.so"))[:3]]
+    return ", ".join(found) or "none"
+
+
+def _importable(find_spec, name):
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--phase", choices=("check", "time"), default="check")
@@ -226,6 +246,7 @@ def main():
     (options.out / "build.json").write_text(json.dumps(done, indent=1))
     print(f"[{perf_counter() - STARTED:.0f} s] build", flush=True)
     if options.phase == "check":
+        print(f"libraries here: {libraries()}", flush=True)
         if not options.dry:
             from image_report import counters
 
