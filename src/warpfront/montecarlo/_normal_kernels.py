@@ -216,15 +216,23 @@ def sobol_points(words, block, step, directions, shifts):
 
     ``directions`` (dims, 32) and ``shifts`` (dims,) uint64: scrambled direction numbers and digital shift.
     """
-    for j in range(ZERO, FOUR):
+    # The four points of a lane share all Gray-code bits but the lowest two.
+    for t in range(ZERO, END):
+        words[0, t] = shifts[step]
+    for bit in range(TWO, HALF_WORD):
+        direction = directions[step, bit]
         for t in range(ZERO, END):
-            words[j, t] = shifts[step]
-        for bit in range(ZERO, HALF_WORD):
-            direction = directions[step, bit]
-            for t in range(ZERO, END):
-                i = FOUR * (block + t) + j
-                gray = i ^ (i >> ONE)
-                words[j, t] ^= direction & (ZERO - ((gray >> bit) & ONE))
+            gray = (block + t) ^ ((block + t) >> ONE)
+            words[0, t] ^= direction & (ZERO - ((gray >> (bit - TWO)) & ONE))
+    low, high = directions[step, 0], directions[step, 1]
+    for t in range(ZERO, END):
+        # Bit 1 of the Gray code is bit 1 of the index exclusive-or the lowest bit of the block.
+        odd = ZERO - ((block + t) & ONE)
+        first, second = words[0, t] ^ (high & odd), words[0, t] ^ (high & ~odd)
+        words[0, t] = first
+        words[1, t] = first ^ low
+        words[2, t] = second ^ low
+        words[3, t] = second
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -2,7 +2,7 @@
 //
 // float64: the operations of `_normal_kernels.py`, in its order, with its coefficients: results have the CPU's bits
 // (the file is compiled without contraction, every fused multiply-add is written out). float32: the special
-// function unit's approximations; a normal is within 3e-6 of the exact one.
+// function unit's approximations; by the error bounds of the instruction set a normal is within 5e-6 of the exact one.
 #pragma once
 #include "philox.cuh"
 

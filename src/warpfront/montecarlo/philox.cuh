@@ -44,18 +44,14 @@ WF_DEVICE words4 philox(u64 block, u32 step, u32 stream, u64 key) {
 
 // One coordinate of the points 4 * block .. 4 * block + 3; `directions`: 32 scrambled direction numbers.
 WF_DEVICE words4 sobol(u64 block, const u32* directions, u32 shift) {
-  words4 result = {{shift, shift, shift, shift}};
-  const u32 first = static_cast<u32>(4 * block);
-  WF_UNROLL_N(8)
-  for (int bit = 0; bit < 32; ++bit) {
-    const u32 direction = directions[bit];
-    WF_UNROLL
-    for (u32 j = 0; j < 4; ++j) {
-      const u32 i = first + j;
-      result.w[j] ^= direction & (0u - (((i ^ (i >> 1)) >> bit) & 1u));
-    }
-  }
-  return result;
+  // They share all Gray-code bits but the lowest two.
+  const u32 index = static_cast<u32>(block), gray = index ^ (index >> 1), odd = 0u - (index & 1u);
+  u32 base = shift;
+  WF_UNROLL_N(10)
+  for (int bit = 0; bit < 30; ++bit) base ^= directions[bit + 2] & (0u - ((gray >> bit) & 1u));
+  // Bit 1 is bit 1 of the point's number exclusive-or the lowest bit of the block.
+  const u32 low = directions[0], first = base ^ (directions[1] & odd), second = base ^ (directions[1] & ~odd);
+  return {{first, first ^ low, second ^ low, second}};
 }
 
 }  // namespace wf
