@@ -108,7 +108,7 @@ def test_a_base_off_16_bytes_takes_single_accesses(launches):
     first = -(memory.__array_interface__["data"][0] // 4) % 4 + 1
     a = FakeArray(memory[first : first + 320].reshape(5, 8, 8), memory)
     batched.lu_solve_batched_warp(a, arrays()[1])
-    assert launches[0][1].endswith("false>")
+    assert ", false, " in launches[0][1]
 
 
 def test_out_is_written_and_returned(launches):

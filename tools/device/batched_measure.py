@@ -7,7 +7,6 @@ from functools import partial
 from statistics import median
 from time import perf_counter
 
-from warpfront.backend import compile as compiling
 from warpfront.batched import _batched_cuda as plans
 from warpfront.errors import NotSupportedError
 
@@ -21,29 +20,28 @@ GOALS = {(8, 1): 18, (8, 8): 32, (16, 1): 60, (16, 8): 95, (32, 1): 240, (32, 8)
 
 def lanes_for(method, n):
     least = (
-        {4: 1, 8: 1, 12: 4, 16: 2}.get(n, 4) if method == "cholesky" else {4: 2, 8: 2, 12: 4, 16: 4}.get(n, 8)
+        {4: 1, 8: 1, 12: 4, 16: 4}.get(n, 8) if method == "cholesky" else {4: 2, 8: 2, 12: 4, 16: 4}.get(n, 8)
     )
     return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes >= least]
 
 
-def caps_for(lanes, n):
-    return (None, 64, 80, 96, 128) if n == 32 else (None, 64) if n >= 12 else (None,)
+def residents_for(lanes, n):
+    if n < 24:
+        return (1, 32) if n >= 12 or lanes <= 4 else (1,)
+    return {32: (1, 28, 32), 16: (1, 20, 24, 28), 8: (1, 12, 16)}[lanes]
 
 
 def variants(method, n, nrhs, dtype):
-    """Yield (name, plan, register cap) of everything that is timed for one problem."""
+    """Yield (name, plan) of everything that is timed for one problem."""
     problem = plans.BatchedProblem(method, n, nrhs, BATCH, dtype)
     for lanes in lanes_for(method, n):
-        try:
-            made = plans.plan(
-                problem, "warp" if lanes == 32 else "packed", lanes=None if lanes == 32 else lanes
-            )
-        except NotSupportedError:  # more shared memory than a block has
-            continue
-        for cap in caps_for(lanes, n):
-            if n == 32 and cap is not None and (lanes < 8 or cap > {32: 80, 16: 128, 8: 128}[lanes]):
+        for resident in residents_for(lanes, n) if dtype == "float32" else (1,):
+            variant = "warp" if lanes == 32 else "packed"
+            try:
+                made = plans.plan(problem, variant, lanes=None if lanes == 32 else lanes, resident=resident)
+            except NotSupportedError:  # more shared memory than a block has
                 continue
-            yield f"{lanes} lanes" + (f" r{cap}" if cap else ""), made, cap
+            yield f"{lanes} lanes" + (f" x{resident}" if resident > 1 else ""), made
 
 
 def builds():
@@ -51,10 +49,8 @@ def builds():
     for method in plans.METHODS:
         for dtype, sizes in (("float32", SWEEP + MORE), ("float64", SWEEP)):
             for n, nrhs in sizes:
-                for _, made, cap in variants(method, n, nrhs, dtype):
-                    if dtype == "float64" and cap is not None:
-                        continue
-                    jobs.append((made.source, made.expression, cap, "nvrtc"))
+                for _, made in variants(method, n, nrhs, dtype):
+                    jobs.append((made.source, made.expression, None, "nvrtc"))
     for n, nrhs, _ in GRID:
         for method in plans.METHODS:
             for variant in plans.VARIANTS:
@@ -161,13 +157,12 @@ class Bench:
         self.rate = rate
         return {"bytes": 2 * size, "tb_per_s": rate * 1e-12, "samples_us": [t * 1e6 for t in times["copy"]]}
 
-    def ours(self, made, cap, numbers, data):
+    def ours(self, made, numbers, data):
         import cupy
 
         from warpfront.backend import cuda
 
-        options = compiling.CompileOptions(fma=False, max_registers=cap)
-        kernel = cuda.load(made.source, made.expression, made.signature, 0, options)
+        kernel = cuda.load(made.source, made.expression, made.signature, 0, plans.OPTIONS)
         stream = cupy.cuda.get_current_stream().ptr
 
         def call_for(arrays):
@@ -230,13 +225,13 @@ class Bench:
             data = [(a, b, self.outputs(method, a, b)) for a, b in pairs]
             numbers = (0.0, 64 * float(np.finfo(dtype).eps), 0.0) if method == "cholesky" else ()
             contenders, wrong, first = {}, {}, None
-            chosen = [v for v in variants(method, n, nrhs, dtype) if dtype == "float32" or v[2] is None]
+            chosen = list(variants(method, n, nrhs, dtype))
             serial = plans.plan(plans.BatchedProblem(method, n, nrhs, BATCH, dtype), "serial")
             extra = (n, nrhs) in SWEEP and dtype == "float32"
-            chosen += [("serial", serial, None)] if extra else []
-            for name, made, cap in chosen:
+            chosen += [("serial", serial)] if extra else []
+            for name, made in chosen:
                 try:
-                    calls = self.ours(made, cap, numbers, data)
+                    calls = self.ours(made, numbers, data)
                     for output in data[0][2]:
                         output.fill(77)
                     calls[0]()
@@ -362,7 +357,7 @@ class DryBench(Bench):
 
     def sweep(self, method, n, nrhs, dtype):
         def section(deadline):
-            names = [name for name, _, _ in variants(method, n, nrhs, dtype)]
+            names = [name for name, _ in variants(method, n, nrhs, dtype)]
             samples = {name: [10.0 + len(name)] for name in [*names, "torch solve_ex"]}
             nbytes = BATCH * floor_bytes(method, n, nrhs, 4)
             return {"floor_us": nbytes / self.rate * 1e6, "wrong": {}, "samples_us": samples}

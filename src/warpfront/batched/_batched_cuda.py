@@ -141,6 +141,11 @@ def packed_lanes(method: str, n: int, itemsize: int) -> int:
     return next(lanes for largest, lanes in PACKED_LANES[method, itemsize] if n <= largest)
 
 
+def resident_blocks(method: str, n: int, itemsize: int, lanes: int) -> int:
+    """Return how many blocks are to fit a multiprocessor: the compiler keeps a lane's registers within that."""
+    return 1
+
+
 @lru_cache(maxsize=4096)
 def system_stride(n: int, lanes: int, itemsize: int) -> int:
     """Return the elements from one system's matrix to the next in shared memory.
@@ -161,7 +166,7 @@ def system_stride(n: int, lanes: int, itemsize: int) -> int:
 def shared_bytes(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> int:
     """Return the shared memory one block of ``cholesky_warp`` or ``lu_warp`` declares."""
     systems, chunk = WARP // lanes, 16 // itemsize
-    line = -(-n // chunk) * chunk + chunk
+    line = 2 * (-(-n // chunk) * chunk) + chunk
     right = systems * n * nrhs if nrhs else 1
     parts = [
         (systems * system_stride(n, lanes, itemsize) * itemsize, itemsize),
@@ -178,7 +183,12 @@ def shared_bytes(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> i
 
 
 def plan(
-    problem: BatchedProblem, variant: str, limits: Limits | None = None, *, lanes: int | None = None
+    problem: BatchedProblem,
+    variant: str,
+    limits: Limits | None = None,
+    *,
+    lanes: int | None = None,
+    resident: int | None = None,
 ) -> Plan:
     """Return the launch that solves a batch with a variant.
 
@@ -191,6 +201,8 @@ def plan(
         Default: what every supported device has.
     lanes : int, optional
         Lanes of a system for ``packed``; a power of two. Default: the tuned ones.
+    resident : int, optional
+        Blocks that are to fit a multiprocessor, which bounds registers. Default: the tuned ones.
 
     Raises
     ------
@@ -207,7 +219,7 @@ def plan(
         raise NotSupportedError(f"the kernels are written for float32 and float64, not for {problem.dtype}")
     if limits.warp != WARP:
         raise NotSupportedError(f"the kernels need warps of 32 lanes, the device has {limits.warp}")
-    made = _serial(problem) if variant == "serial" else _warp(problem, variant, lanes, baseline)
+    made = _serial(problem) if variant == "serial" else _warp(problem, variant, lanes, resident, baseline)
     if made.threads > limits.threads_x:
         raise NotSupportedError(
             f"a block of {made.threads} threads in x is needed, the device gives {limits.threads_x}"
@@ -242,7 +254,7 @@ def _serial(p: BatchedProblem) -> Plan:
     )
 
 
-def _warp(p: BatchedProblem, variant: str, lanes: int | None, baseline: str) -> Plan:
+def _warp(p: BatchedProblem, variant: str, lanes: int | None, resident: int | None, baseline: str) -> Plan:
     kind, itemsize, letter = DTYPES[p.dtype]
     if not (1 <= p.n <= MAX_N and 0 <= p.nrhs <= MAX_NRHS):
         raise NotSupportedError(
@@ -255,7 +267,10 @@ def _warp(p: BatchedProblem, variant: str, lanes: int | None, baseline: str) -> 
     systems = WARP // lanes
     stride = system_stride(p.n, lanes, itemsize)
     aligned = "true" if p.aligned else "false"
-    expression = f"{p.method}_warp<{kind}, {p.n}, {p.nrhs}, {lanes}, {p.n | 1}, {stride}, {aligned}>"
+    blocks = resident or resident_blocks(p.method, p.n, itemsize, lanes)
+    expression = (
+        f"{p.method}_warp<{kind}, {p.n}, {p.nrhs}, {lanes}, {p.n | 1}, {stride}, {aligned}, {blocks}>"
+    )
     return Plan(
         FOLDER / f"{p.method}.cu",
         expression,
