@@ -458,3 +458,13 @@ def test_small_kernels_build_without_spills(arch):
         built = nvrtc.compile(file, names, f"sm_{arch}", plan.OPTIONS)
         assert set(built.resources) == set(names)
         assert not any(found.spill_store_bytes for found in built.resources.values())
+
+
+def test_the_page_prints_what_it_says(capsys):
+    import re
+    from pathlib import Path
+
+    page = (Path(__file__).resolve().parents[2] / "docs" / "dense.md").read_text(encoding="utf-8")
+    code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", page, re.DOTALL).groups()
+    exec(compile(code, "docs/dense.md", "exec"), {})
+    assert capsys.readouterr().out == printed
