@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -128,6 +129,50 @@ def harmonic(values):
     return float(kept.size / np.sum(1 / kept)) if kept.size else 0.0
 
 
+def replayed(graph, source, variant, threads=None, repeats=20):
+    """Device time of one search in a captured graph, the host out of the way: seconds, of each of several batches."""
+    import cupy
+    import numpy as np
+
+    from warpfront.graph import _bfs_cuda as plans
+    from warpfront.graph import _bfs_device, _bfs_run
+    from warpfront.graph._bfs_cpu import Options
+
+    direction = "push" if graph.arcs < 6 * graph.n else "auto"
+    options = Options(direction, 15.0, 18.0, None)
+    base = _bfs_device._for_options(graph, _bfs_device._state(graph, variant), options, variant)
+    state = replace(base, dist=cupy.empty(graph.n, np.int32), parent=cupy.empty(graph.n, np.int32))
+    machine = _bfs_device.Gpu()
+    launch, _ = _bfs_run.one_launch(
+        machine, state, variant, options, (None, int(source), 1), threads or plans.THREADS[variant]
+    )
+    launch()  # compiles and loads
+    machine.stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    machine.stream.begin_capture()
+    for _ in range(repeats):
+        launch()
+    captured = machine.stream.end_capture()
+    seconds = []
+    for _ in range(6):
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record(machine.stream)
+        captured.launch(machine.stream)
+        end.record(machine.stream)
+        end.synchronize()
+        seconds.append(cupy.cuda.get_elapsed_time(begin, end) * 1e-3 / repeats)
+    return seconds[1:]
+
+
+def replay_rates(graph, sources, edges, variant, threads=None, repeats=20):
+    """Harmonic mean of the rates of replayed searches."""
+    import numpy as np
+
+    medians = np.array([float(np.median(replayed(graph, s, variant, threads, repeats))) for s in sources])
+    rate = np.array(edges[: len(medians)], float) / medians
+    return {"replay_gteps": harmonic(rate) / 1e9, "replay_median_us": float(np.median(medians) * 1e6)}
+
+
 def counter(tail):
     """Graph500 counts input edges, loops and repetitions included, with an end that was reached."""
 
@@ -171,11 +216,11 @@ def kron(scale, dry):
     where = {} if dry else {"variant": "persistent"}
     count = counter(tail)
     for name, g in (("natural", graph), ("degree", by_degree)):
-        for alpha, beta in (
-            ((15, 18), (60, 18), (4, 18), (15, 64)) if scale < 24 or name == "degree" else ((15, 18),)
-        ):
+        for alpha, beta in ((15, 18), (60, 18), (15, 64)) if name == "natural" else ((15, 18),):
             some = sources if (alpha, beta) == (15, 18) else sources[:16]
             run = rates(g, count, some, alpha=alpha, beta=beta, **where)
+            if not dry and name == "natural" and (alpha, beta) == (15, 18):
+                run |= replay_rates(g, some, run["edges_each"], "persistent", repeats=3)
             result["runs"].append({"order": name, "alpha": alpha, "beta": beta, **run})
     result["levels"] = {
         name: levels_of(g, sources[0], **where) for name, g in (("natural", graph), ("degree", by_degree))
@@ -217,6 +262,8 @@ def roads(dry):
             sources = [0, side * side // 2 + side // 2, *draw_sources(graph, 4)]
             where = {} if dry else {"variant": "persistent"}
             run = rates(graph, stored, sources, **where)
+            if not dry and side == 2048:
+                run |= replay_rates(graph, sources[:2], run["edges_each"], "persistent", repeats=3)
             runs.append(
                 {"side": side, "keep": keep, "n": graph.n, **run, "levels": levels_of(graph, 0, **where)}
             )
@@ -230,7 +277,8 @@ def real(dry):
     from warpfront.graph.teps import draw_sources
 
     runs = []
-    for name in ("USPowerGrid", "bcspwr10", "luxembourg_osm", "ca-GrQc", "facebook_ego1912", "delaunay_n15"):
+    names = ("USPowerGrid", "bcspwr10", "luxembourg_osm", "ca-GrQc", "facebook_ego1912", "delaunay_n15")
+    for name in names[:1] if dry else names:
         graph = read_graph(DATA / f"{name}.mtx.gz")
         # Within the largest component: a search of a handful of vertices says nothing about the graph.
         main = bfs(graph, int(np.argmax(graph.degrees()))).distances >= 0
@@ -239,6 +287,11 @@ def real(dry):
         small = name in ("USPowerGrid", "bcspwr10", "ca-GrQc")
         for variant in ("auto",) if dry else ("auto", "persistent") if small else ("persistent",):
             run = rates(there, stored, sources, variant=variant)
+            if not dry:
+                path = bfs(there, sources[0], variant=variant).record.path
+                for threads in (512, 1024) if path == "block" else (None,):
+                    more = replay_rates(there, sources[:16], run["edges_each"], path, threads)
+                    run |= {f"{key}{threads or ''}": value for key, value in more.items()}
             runs.append({"graph": name, "variant": variant, "n": graph.n, **run})
     return {"runs": runs}
 
@@ -349,7 +402,8 @@ def summary(found):
 
 
 def line(name, run):
+    replay = " ".join(f"{k} {v:.3f}" for k, v in run.items() if k.startswith("replay_gteps"))
     return (
         f"{name:32s} {run['harmonic_mean_gteps']:8.3f} GTEPS ({run['wall_harmonic_mean_gteps']:.3f} with the call) "
-        f"median {run['median_us']:.1f} us, depth {run['depth']}, {run['edges']:.3g} edges"
+        f"median {run['median_us']:.1f} us, depth {run['depth']} {replay}"
     )

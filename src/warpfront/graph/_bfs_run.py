@@ -6,7 +6,7 @@ runner in the tests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,7 +34,10 @@ from warpfront.graph._bfs_cuda import (
     packed_bytes,
 )
 
-__all__ = ["Machine", "Outcome", "run"]
+__all__ = ["Machine", "Outcome", "one_launch", "run"]
+
+# Levels that are fetched with the counters; a longer search costs a second copy.
+SHORT_LOG = 64
 
 
 class Machine(Protocol):
@@ -105,19 +108,18 @@ def run(
         Threads of a block. Default: the tuned ones.
     """
     start = (sources_there, int(sources[0]), int(sources.size))
-    machine.mark()
-    if variant == "persistent":
-        blocks = _one_launch(machine, state, options, start, threads or THREADS["persistent"])
-    elif variant == "block":
-        blocks = _one_block(machine, state, options, start, threads or THREADS["block"])
-    else:
+    if variant not in ("persistent", "block"):
         return _by_levels(machine, state, variant, options, start, threads or THREADS["levels"])
+    launch, blocks = one_launch(machine, state, variant, options, start, threads or THREADS[variant])
     machine.mark()
-    head = machine.read(state.control, 0, LOG)
+    launch()
+    machine.mark()
+    size = int(state.control.shape[0])
+    head = machine.read(state.control, 0, min(size, LOG + SHORT_LOG * LOG_COLUMNS))
     rows = min(int(head[LEVELS]), int(head[KLOG_ROWS]))
-    table = (
-        machine.read(state.control, LOG, LOG + rows * LOG_COLUMNS).reshape(rows, LOG_COLUMNS).astype(np.int64)
-    )
+    if rows > SHORT_LOG:
+        head = machine.read(state.control, 0, LOG + rows * LOG_COLUMNS)
+    table = head[LOG : LOG + rows * LOG_COLUMNS].reshape(rows, LOG_COLUMNS).astype(np.int64)
     if not options.trace:
         table[:, 5:8] = -1
         table[table[:, 0] == 1, 4] = -1
@@ -126,16 +128,30 @@ def run(
     )
 
 
-def _one_launch(machine: Machine, state: State, options: Options, start: Any, threads: int) -> int:
+def one_launch(
+    machine: Machine, state: State, variant: str, options: Options, start: Any, threads: int
+) -> tuple[Callable[[], None], int]:
+    """Return what queues the whole search of a variant of one launch, and its blocks.
+
+    ``start``: the sources in the machine's memory, the first of them, and how many.
+    """
+    if variant == "block":
+        return _one_block(machine, state, options, start, threads), 1
     chosen = kernel("bfs_persistent", threads, options.trace)
     # A grid barrier costs by the block: no more of them than there is work for.
     blocks = max(1, min(machine.resident(chosen, threads), -(-(state.n + state.arcs) // (8 * threads))))
-    machine.clear(state.control, BARRIER, LOG)
-    machine.launch(chosen, blocks, threads, (*state.arguments, *start), cooperative=True)
-    return blocks
+    arguments = (*state.arguments, *start)
+
+    def launch() -> None:
+        machine.clear(state.control, BARRIER, LOG)
+        machine.launch(chosen, blocks, threads, arguments, cooperative=True)
+
+    return launch, blocks
 
 
-def _one_block(machine: Machine, state: State, options: Options, start: Any, threads: int) -> int:
+def _one_block(
+    machine: Machine, state: State, options: Options, start: Any, threads: int
+) -> Callable[[], None]:
     stop = state.n + 1 if options.max_depth is None else min(options.max_depth, state.n + 1)
     args = (
         state.packed,
@@ -147,14 +163,15 @@ def _one_block(machine: Machine, state: State, options: Options, start: Any, thr
         packed_bytes(state.n, state.arcs),
     )
     shared = block_bytes(state.n, state.arcs)
-    machine.launch(kernel("bfs_block", threads), 1, threads, (*args, stop), shared_bytes=shared)
-    return 1
+    chosen = kernel("bfs_block", threads)
+    return lambda: machine.launch(chosen, 1, threads, (*args, stop), shared_bytes=shared)
 
 
 def _by_levels(
     machine: Machine, state: State, variant: str, options: Options, start: Any, threads: int
 ) -> Outcome:
     everywhere = -(-state.n // threads)
+    machine.mark()
     machine.clear(state.control, BARRIER, LOG)
     machine.launch(kernel("bfs_reset", threads), everywhere, threads, state.arguments)
     machine.launch(

@@ -196,10 +196,10 @@ WF_DEVICE void put(const search& s, stage& q, bool mine, const entry& e) {
   if (q.held > kStage - kWarp) flush(q);
 }
 
-// One item a lane (length 0: none): the warp walks all their arcs together, 32 at a time. sink(found, v) is called by
-// all lanes after each step.
-template <bool Trace, typename Sink>
-WF_DEVICE void push_batch(const search& s, const vec16& item, u32 next, tally& t, Sink sink) {
+// One item a lane (length 0: none): the warp walks all their arcs together, 32 at a time. sink(active, tail, head) is
+// called by all lanes in each step.
+template <typename Sink>
+WF_DEVICE void push_batch(const search& s, const vec16& item, Sink sink) {
   const u32 length = item.w[2];
   u32 upto = length;
   WF_UNROLL
@@ -218,14 +218,19 @@ WF_DEVICE void push_batch(const search& s, const vec16& item, u32 next, tally& t
       if (__shfl_sync(kFullMask, upto, owner + d - 1) <= arc) owner += d;
     const i64 origin = __shfl_sync(kFullMask, first, owner);
     const u32 u = __shfl_sync(kFullMask, item.w[3], owner);
-    bool found = false;
-    u32 v = 0;
-    if (arc < total) {
-      v = static_cast<u32>(__ldg(s.ind + origin + arc));
-      found = offer<Trace>(s, u, v, next, t);
-    }
-    sink(found, v);
+    sink(arc < total, u, arc < total ? static_cast<u32>(__ldg(s.ind + origin + arc)) : 0);
   }
+}
+
+// A warp's arcs are offered and what they find is put to its part of the queue.
+template <bool Trace>
+WF_DEVICE void push_items(const search& s, const vec16& item, u32 next, tally& t, stage& q) {
+  push_batch(s, item, [&](bool active, u32 u, u32 v) {
+    entry e = {0, 0, v};
+    const bool found = active && offer<Trace>(s, u, v, next, t);
+    if (found) e = close_vertex(s, v, t);
+    put(s, q, found, e);
+  });
 }
 
 // Position of the set bit number k of a word that has more than k.

@@ -34,13 +34,14 @@ WF_DEVICE packed_graph layout(unsigned char* memory, u32 n, u32 packed_bytes) {
   return g;
 }
 
-// The frontier's vertices by groups of `each` neighbouring threads, which share a vertex's arcs.
+// The frontier's vertices by groups of 4 to 32 neighbouring threads, which share a vertex's arcs.
 template <int Threads>
 WF_DEVICE void push_block(const packed_graph& g, u32 begin, u32 end, u32 next, u32* counter) {
-  u32 each = 1;
-  while (each < kWarp && (end - begin) * each * 2 <= Threads) each *= 2;
-  const u32 sub = threadIdx.x % each;
-  for (u32 k = begin + threadIdx.x / each; k < end; k += Threads / each) {
+  constexpr int kSmall = 2, kLarge = 5;  // logarithms of the group's size
+  const int room = __clz(static_cast<int>(end - begin)) - __clz(Threads) - 1;
+  const int shift = room < kSmall ? kSmall : room > kLarge ? kLarge : room;
+  const u32 each = 1u << shift, sub = threadIdx.x & (each - 1);
+  for (u32 k = begin + (threadIdx.x >> shift); k < end; k += Threads >> shift) {
     const u32 u = g.queue[k], mine = next << 16 | u;
     const u32 last = g.ptr[u + 1];
     for (u32 e = g.ptr[u] + sub; e < last; e += each) {
@@ -65,6 +66,7 @@ __global__ void __launch_bounds__(Threads)
   const u32 n = static_cast<u32>(n_), bytes = static_cast<u32>(packed_bytes);
   const packed_graph g = layout(memory, n, bytes);
   const unsigned char* const from = static_cast<const unsigned char*>(packed);
+  WF_UNROLL_N(4)
   for (u32 k = threadIdx.x * 16; k < bytes; k += Threads * 16) store16(memory + k, load16(from + k));
   for (u32 v = threadIdx.x; v < n; v += Threads) g.key[v] = kNoVertex;
   if (threadIdx.x < 3) counter[threadIdx.x] = 0;
@@ -75,13 +77,14 @@ __global__ void __launch_bounds__(Threads)
     g.queue[k] = static_cast<u16>(v);
   }
   __syncthreads();
+  const u32 rows = static_cast<u32>(control[kLogRows]);
   u32 begin = 0, end = static_cast<u32>(n_sources), level = 0;
   while (begin < end && level < static_cast<u32>(stop)) {
     if (threadIdx.x == 0) counter[(level + 1) % 3] = 0;
     push_block<Threads>(g, begin, end, level + 1, counter + level % 3);
     __syncthreads();
     const u32 found = counter[level % 3];
-    if (threadIdx.x == 0 && level < control[kLogRows]) {
+    if (threadIdx.x == Threads - 1 && level < rows) {  // of the warp with the least to do
       u64* const row = control + kLog + static_cast<u64>(level) * kLogColumns;
       row[0] = 0, row[1] = end - begin, row[2] = ~u64(0), row[3] = found, row[4] = ~u64(0), row[5] = ~u64(0);
       row[6] = ~u64(0), row[7] = ~u64(0), row[8] = ~u64(0);

@@ -27,7 +27,8 @@ template <int Threads, bool Trace>
 WF_DEVICE void end_level(block_memory<Threads>& m, stage& q, const tally& t, u64* slot) {
   constexpr int kWarps = block_memory<Threads>::kWarps;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = lane_id();
-  const u64 found = warp_sum(static_cast<u64>(t.found)), out = warp_sum(t.out);
+  u64 found = 0, out = 0;
+  if (__any_sync(kFullMask, t.found != 0)) found = warp_sum(t.found), out = warp_sum(t.out);
   u64 extra[3] = {0, 0, 0};
   if (Trace) {
     extra[0] = warp_sum(static_cast<u64>(t.examined));

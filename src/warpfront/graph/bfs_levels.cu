@@ -146,11 +146,7 @@ __global__ void __launch_bounds__(Threads) bfs_push_batched(WF_SEARCH_ARGUMENTS,
   const i64 k = static_cast<i64>(blockIdx.x) * Threads + threadIdx.x;
   vec16 item = {{0, 0, 0, 0}};
   if (k < items) item = load16(half_of(s, level) + k);
-  push_batch<Trace>(s, item, level + 1, t, [&](bool found, u32 v) {
-    entry e = {0, 0, v};
-    if (found) e = close_vertex(s, v, t);
-    put(s, q, found, e);
-  });
+  push_items<Trace>(s, item, level + 1, t, q);
   end_level<Threads, Trace>(m, q, t, slot);
 }
 

@@ -1,6 +1,25 @@
 // Narrow levels: block 0 alone, the frontier in its shared memory. Included by bfs_persistent.cu, inside namespace wf.
 #pragma once
 
+// As `offer`, for few arcs: what counts is how long one takes, not how many atomics there are. The distance is claimed
+// at once; the parent follows without an answer, and the offsets of v come while the claim is under way.
+template <bool Trace>
+WF_DEVICE bool offer_narrow(const search& s, u32 u, u32 v, u32 next, tally& t, entry& e) {
+  e.first = s.ptr[v], e.degree = s.ptr[static_cast<i64>(v) + 1] - e.first, e.v = v;
+  const u32 held = atomicCAS(s.dist + v, kNoVertex, next);
+  if (held != kNoVertex && held != next) return false;
+  atomicMin(s.parent + v, u);
+  if (Trace) ++t.tried;
+  if (held == next) {
+    if (Trace) ++t.duplicates;
+    return false;
+  }
+  ++t.found;
+  t.out += static_cast<u64>(e.degree);
+  if (s.flags & kCanPull) atomicOr(s.bits + v / 32, 1u << (v % 32));
+  return true;
+}
+
 // Counters of a level, in shared memory; three take turns: one is read, one is added to, one is cleared.
 struct narrow_counts {
   u32 count, found, spilled, duplicates, tried, pad;
@@ -40,9 +59,11 @@ WF_DEVICE void clear_counts(narrow_counts& c) {
 // All threads call: what a level's threads counted goes to the block's counters.
 template <bool Trace>
 WF_DEVICE void add_counts(narrow_counts& c, const tally& t) {
-  const u32 found = warp_sum(t.found);
-  const u64 out = warp_sum(t.out);
-  if (lane_id() == 0 && found) atomicAdd(&c.found, found), atomicAdd(&c.out, out);
+  if (__any_sync(kFullMask, t.found != 0)) {
+    const u32 found = warp_sum(t.found);
+    const u64 out = warp_sum(t.out);
+    if (lane_id() == 0) atomicAdd(&c.found, found), atomicAdd(&c.out, out);
+  }
   if (Trace) {
     if (t.duplicates) atomicAdd(&c.duplicates, t.duplicates);
     if (t.tried) atomicAdd(&c.tried, t.tried);
@@ -85,9 +106,9 @@ WF_DEVICE void narrow(const search& s, block_memory<Threads>& m, progress& p) {
     const u32 at = threadIdx.x / kWarp * each + lane_id();
     vec16 item = {{0, 0, 0, 0}};
     if (static_cast<u32>(lane_id()) < each && at < items) item = rings[side * limits::kRing + at];
-    push_batch<Trace>(s, item, level + 1, t, [&](bool found, u32 v) {
-      entry e = {0, 0, v};
-      if (found) e = close_vertex(s, v, t);
+    push_batch(s, item, [&](bool active, u32 u, u32 v) {
+      entry e = {0, 0, 0};
+      const bool found = active && offer_narrow<Trace>(s, u, v, level + 1, t, e);
       put_narrow(s, r, found, e);
     });
     add_counts<Trace>(c, t);
@@ -95,7 +116,7 @@ WF_DEVICE void narrow(const search& s, block_memory<Threads>& m, progress& p) {
     items = c.count;
     const u64 grown = c.found, grown_out = c.out;
     open -= grown_out;
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == kLogger<Threads>) {
       const u64 next[kSlotWords] = {0, grown, grown_out, 0, 0, c.duplicates, c.tried, c.tried ? grown : 0};
       const long long now = clock64();
       log_level(s, level, false, frontier, out, next, static_cast<u64>(now - p.clock));

@@ -44,6 +44,10 @@ struct narrow_limits {
   static constexpr u64 kOut = 4 * Threads;
 };
 
+// The thread of block 0 that writes the log: of a warp that has little else to do.
+template <int Threads>
+constexpr u32 kLogger = Threads - kWarp;
+
 WF_DEVICE void log_level(const search& s, u32 level, bool pulled, u64 frontier, u64 out, const u64* next, u64 cycles) {
   if (level >= s.control[kLogRows]) return;
   u64* const row = s.control + kLog + static_cast<u64>(level) * kLogColumns;
@@ -76,7 +80,7 @@ WF_DEVICE void decide(const search& s, block_memory<Threads>& m, progress& p) {
   }
 }
 
-// Thread 0 of block 0, after the level's barrier: its line of the log. The counters next to be read are complete.
+// The logger, after the level's barrier: the level's line. The counters next to be read are complete.
 WF_DEVICE void log_after(const search& s, u32 level, bool pulled, progress& p) {
   const u64 *now = slot_of(s, level), *next = slot_of(s, level + 1);
   u64 copy[kSlotWords];
@@ -102,11 +106,7 @@ WF_DEVICE void push_level(const search& s, block_memory<Threads>& m, u32 level, 
     const u64 k = at + lane_id();
     vec16 item = {{0, 0, 0, 0}};
     if (lane_id() < static_cast<int>(each) && k < items) item = load16(from + k);
-    push_batch<Trace>(s, item, level + 1, t, [&](bool found, u32 v) {
-      entry e = {0, 0, v};
-      if (found) e = close_vertex(s, v, t);
-      put(s, q, found, e);
-    });
+    push_items<Trace>(s, item, level + 1, t, q);
     if (warps * each >= items) break;
     u64 taken = 0;
     if (lane_id() == 0) taken = atomicAdd(slot + kTake, each);
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(Threads, 2)
     if (pull) pull_level<Threads, Trace>(s, m, p.level);
     else push_level<Threads, Trace>(s, m, p.level, m.plan[kPlanItems]);
     grid_barrier(barrier, ++p.round);
-    if (thread == 0) log_after(s, p.level, pull, p);
+    if (thread == kLogger<Threads>) log_after(s, p.level, pull, p);
     ++p.level;
     p.pulled = pull;
   }
