@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import graph_measure as measure  # noqa: E402
+import graph_report  # noqa: E402
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 PROFILE = {
@@ -186,7 +187,7 @@ def time_all(out, seconds, dry):
             print(f"section {left[0]} did not end", flush=True)
             bad.append(left.pop(0))
     errors = [name for name in measure.SECTIONS if "error" in read(out, name)]
-    print(measure.summary({name: read(out, name) for name in measure.SECTIONS}))
+    print(graph_report.summary({name: read(out, name) for name in measure.SECTIONS}))
     missed = ", ".join(bad + left) or "none"
     print(f"time: {perf_counter() - started:.0f} s; not measured: {missed}; failed: {errors or 'none'}")
     return bool(bad or left or errors)
