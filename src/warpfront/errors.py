@@ -26,6 +26,7 @@ __all__ = [
     "RefinementFailedError",
     "SingularMatrixError",
     "Status",
+    "UnstablePivotError",
     "WarpfrontError",
 ]
 
@@ -38,6 +39,7 @@ class Status(IntEnum):
     NOT_POSITIVE_DEFINITE = 2
     NON_FINITE = 3
     REFINEMENT_FAILED = 4
+    UNSTABLE = 5
 
 
 class WarpfrontError(Exception):
@@ -130,6 +132,20 @@ class NonFiniteError(NumericalError):
     def __init__(self, message: str, entry: int = -1) -> None:
         super().__init__(message)
         self.entry = entry
+
+
+class UnstablePivotError(NumericalError):
+    """A front had no stable pivot for one of its columns, and ``on_unstable="error"`` forbids a way around.
+
+    Attributes
+    ----------
+    column : int
+        First such column, in the caller's numbering; -1 where it was perturbed at a root.
+    """
+
+    def __init__(self, message: str, column: int = -1) -> None:
+        super().__init__(message)
+        self.column = column
 
 
 class RefinementFailedError(NumericalError):

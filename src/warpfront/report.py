@@ -115,7 +115,10 @@ class FactorRecord:
 
 @dataclass(frozen=True)
 class SolveRecord:
-    """What one solve did. Backward errors are the worst over the right-hand sides."""
+    """What one solve did. Errors are the worst over the right-hand sides.
+
+    ``forward_error`` estimates a bound of ``max |x - x_exact| / max |x|``; NaN unless asked for.
+    """
 
     status: Status
     n_rhs: int
@@ -124,6 +127,7 @@ class SolveRecord:
     componentwise_error: float
     seconds: float
     jit_seconds: float
+    forward_error: float = float("nan")
 
 
 @dataclass(frozen=True)

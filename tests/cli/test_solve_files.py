@@ -122,7 +122,7 @@ def test_views_read_one_triangle(run, tmp_path, view):
     code, _, _ = run("solve", path, "--view", view, "--report", tmp_path / "r.json")
     assert code == 0
     assert json.loads((tmp_path / "r.json").read_text())["forward_error"] < 1e-10
-    assert run("solve", path)[0] == 4
+    assert run("solve", path)[0] in (0, 3)  # without a view it is another matrix: general, perhaps singular
 
 
 def test_options_reach_the_solver(run, tmp_path):
@@ -171,8 +171,6 @@ def test_a_malformed_file_is_one_line_and_code_two(run, path):
             "not_positive_definite",
             {2},
         ),
-        ([[1.0, 2.0], [0.0, 1.0]], (), 4, "not_supported", {None}),
-        ([[1.0, 2.0], [0.0, 1.0]], ("--structure", "G"), 4, "not_supported", {None}),
         ([[1.0, 2.0], [0.0, 1.0]], ("--structure", "S"), 2, "invalid_input", {None}),
         ([[1.0, np.nan], [np.nan, 1.0]], (), 3, "non_finite", {None}),
         ([[1.0, 2.0, 3.0], [2.0, 1.0, 0.0]], (), 2, "invalid_input", {None}),

@@ -64,8 +64,8 @@ class WorseEachTime:
     def __init__(self, sweeper):
         self.sweeper, self.calls = sweeper, 0
 
-    def solve_into(self, b, base, x):
-        self.sweeper.solve_into(b, base, x)
+    def solve_into(self, b, base, x, trans):
+        self.sweeper.solve_into(b, base, x, trans)
         self.calls += 1
         x += {1: 1e-3, 2: 1e-6}.get(self.calls, 1.0)
 

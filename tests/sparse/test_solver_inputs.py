@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from matrices_for_tests import INDEFINITE, laplacian_2d, positive_definite
+from matrices_for_tests import INDEFINITE, laplacian_2d
 
 import warpfront
-from warpfront import DirectSolver, Inertia, Status, spsolve
+from warpfront import DirectSolver, Inertia, Status
 from warpfront.errors import InvalidValueError, NonFiniteError, NotSupportedError, WarpfrontError
 
 A = INDEFINITE["dense"](np.random.default_rng(0), 12)
@@ -82,7 +82,7 @@ def test_every_form_gives_the_same_bits(form):
         assert np.array_equal(*same)  # the caller's matrix is only read
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.int64, np.uint16, np.bool_, ">f8", "<f4"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16, np.bool_, ">f8"])
 def test_other_dtypes_become_float64(dtype):
     m = np.diag(np.array([1, 1, 1])).astype(dtype)
     m[0, 1] = m[1, 0] = 1
@@ -91,13 +91,6 @@ def test_other_dtypes_become_float64(dtype):
     x = solver.solve(np.array([1, 2, 3]))
     assert x.dtype == np.float64
     np.testing.assert_allclose(x, [1.0, 1.0, 3.0], rtol=1e-15)
-
-
-def test_float32_values_are_solved_in_float64():
-    a = positive_definite("random", np.random.default_rng(0), 40).astype(np.float32)
-    b = np.ones(40)
-    x = spsolve(sp.csr_array(a), b)
-    np.testing.assert_allclose(x, np.linalg.solve(a.astype(np.float64), b), rtol=1e-12)
 
 
 RIGHT_HAND_SIDES = {
@@ -195,9 +188,9 @@ READ_ONLY.setflags(write=False)
 @pytest.mark.parametrize(
     "b",
     [
-        np.ones(11), np.ones(13), np.ones((4, 12)), np.ones((12, 1, 1)), 1.0, np.ones(12) * 1j, ["a"] * 12,
+        np.ones(11), np.ones(13), np.ones((4, 12)), np.ones((12, 1, 1)), 1.0, ["a"] * 12,
         [None] * 12, [[1.0]] * 11 + [[1.0, 2.0]], np.ones(12, np.float16), np.ones(12, np.longdouble),
-        np.ma.masked_equal(np.arange(12.0), 2), None, sp.csr_array(np.ones((12, 1))),
+        np.ma.masked_equal(np.arange(12.0), 2), None, sp.csr_array(np.ones((11, 1))), sp.coo_array(np.ones(12)),
     ],
     ids=lambda b: f"{type(b).__name__}{getattr(b, 'shape', '')}{getattr(b, 'dtype', '')}",
 )  # fmt: skip
@@ -267,6 +260,7 @@ def test_unsymmetric_values_are_refused_with_the_entry(structure):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"structure": "G", "view": "lower"}, InvalidValueError, "full"),
         ({"structure": "LU"}, InvalidValueError, "SPD"),
         ({"structure": None}, InvalidValueError, "SPD"),
         ({"structure": np.array(["S", "G"])}, InvalidValueError, "SPD"),
@@ -283,7 +277,7 @@ def test_options_that_are_refused(options, error, message):
         DirectSolver(np.eye(2), **options)
 
 
-@pytest.mark.parametrize("trans", ["n", "C", None, 0, ["N"]])
+@pytest.mark.parametrize("trans", ["n", "C", 0, ["N"]])
 def test_trans_that_is_refused(trans):
     with pytest.raises(InvalidValueError, match="'N', 'T', 'H'"):
         DirectSolver(np.eye(2)).solve(np.ones(2), trans=trans)

@@ -96,20 +96,21 @@ def _factor(record: Any) -> Section:
     certain = (
         "" if record.inertia_certain else " (not certain: pivots were perturbed or the factorisation stopped)"
     )
-    positive, negative, zero = (f"{count:,}" for count in record.inertia)
-    rows = (
+    rows = [
         ("method", record.method),
         ("scaling", record.scaling),
         ("status", record.status.name.lower() + (f", column {record.column}" if record.column >= 0 else "")),
-        ("inertia", f"{positive} positive, {negative} negative, {zero} zero{certain}"),
         (
             "pivots",
             f"{pivots.one_by_one:,} of 1x1, {pivots.two_by_two:,} of 2x2; {pivots.perturbed:,} perturbed, "
             f"{pivots.delayed:,} delayed, {pivots.zero:,} zero",
         ),
         ("nnz(L), delayed included", f"{record.nnz_factor:,}"),
-    )
-    return Section("Factorisation", rows)
+    ]
+    if record.inertia is not None:  # LU and complex symmetric matrices have none
+        positive, negative, zero = (f"{count:,}" for count in record.inertia)
+        rows.insert(3, ("inertia", f"{positive} positive, {negative} negative, {zero} zero{certain}"))
+    return Section("Factorisation", tuple(rows))
 
 
 def _solution(outcome: Outcome) -> Section:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from warpfront.errors import FormatError, InvalidValueError, NotSupportedError, PatternChangedError
 
-__all__ = ["Operand", "first_nonfinite", "flat_values", "read_operand"]
+__all__ = ["Operand", "first_nonfinite", "flat_values", "host_array", "read_operand"]
 
 Kind = Literal["csr", "csc", "coo", "bsr", "dense", "raw"]
 Array = NDArray[Any]
@@ -131,7 +131,7 @@ def read_operand(A: Any) -> Operand:
     if isinstance(A, tuple):
         return _read_raw(A)
     if isinstance(A, np.ndarray) or hasattr(A, "__dlpack__") or hasattr(A, "__cuda_array_interface__"):
-        return _read_dense(_as_array(A, "A"))
+        return _read_dense(host_array(A, "A"))
     raise InvalidValueError(
         f"A is a {type(A).__module__}.{type(A).__qualname__}; allowed are scipy.sparse csr, csc, coo, bsr, "
         "a dense 2-D array (numpy.asarray) and a CSR tuple (indptr, indices, data[, shape])"
@@ -160,11 +160,11 @@ def flat_values(operand: Operand, values: Any) -> Array:
 
     whole = sparse.issparse(values) or isinstance(values, tuple)
     if operand.kind == "dense" and not whole:
-        array = _as_array(values, "values")
+        array = host_array(values, "values")
         if array.ndim == 2:
             values, whole = array, True
     if not whole:
-        flat = _as_values(_as_array(values, "values"), "values").reshape(-1)
+        flat = _as_values(host_array(values, "values"), "values").reshape(-1)
         if flat.shape[0] != operand.nnz:
             raise PatternChangedError(
                 f"{flat.shape[0]} values given; the analysed matrix has {operand.nnz} entries"
@@ -216,9 +216,9 @@ def _read_coordinates(row: Any, col: Any, data: Any, shape: tuple[int, int]) -> 
 def _read_raw(triple: tuple[Any, ...]) -> Operand:
     if len(triple) not in (3, 4):
         raise InvalidValueError(f"a tuple of {len(triple)}; allowed are (indptr, indices, data[, shape])")
-    ptr = _as_index(_as_array(triple[0], "indptr"), "indptr")
-    ind = _as_index(_as_array(triple[1], "indices"), "indices")
-    values = _as_values(_as_array(triple[2], "data"), "data")
+    ptr = _as_index(host_array(triple[0], "indptr"), "indptr")
+    ind = _as_index(host_array(triple[1], "indices"), "indices")
+    values = _as_values(host_array(triple[2], "data"), "data")
     if values.ndim != 1:
         raise FormatError(f"data has {values.ndim} dimensions; a CSR triple has 1-D data")
     n_rows = max(ptr.shape[0] - 1, 0)
@@ -248,7 +248,7 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     return n_rows, n_cols
 
 
-def _as_array(source: Any, name: str) -> Array:
+def host_array(source: Any, name: str) -> Array:
     """Return `source` as a NumPy array on the CPU, without a copy where it already is one."""
     if isinstance(source, np.ma.MaskedArray):
         raise InvalidValueError(f"{name} is a masked array; fill it or pass a sparse matrix")

@@ -128,7 +128,9 @@ def compile_factorization(method: str) -> Factor:
     from warpfront.sparse.numeric.factorize import FactorOptions, factorize
 
     cholesky = method == "cholesky"
-    return factorize(_single(), np.ones(1), None if cholesky else np.ones(1), FactorOptions(cholesky=cholesky))
+    return factorize(
+        _single(), np.ones(1), None if cholesky else np.ones(1), FactorOptions(cholesky=cholesky)
+    )
 
 
 def compile_solve() -> None:
@@ -137,7 +139,7 @@ def compile_solve() -> None:
     from warpfront.report import Inertia, PivotStats
     from warpfront.sparse.numeric.factorize import Factor, FactorOptions
     from warpfront.sparse.numeric.memory import NO_ROOM, allocate
-    from warpfront.sparse.solve.refine import Refiner
+    from warpfront.sparse.solve.refine import Refiner, SymmetricOperator
     from warpfront.sparse.solve.triangular import Sweeper
 
     symbolic = _single()
@@ -146,7 +148,7 @@ def compile_solve() -> None:
     options = FactorOptions(cholesky=False)
     factor = Factor(symbolic, state, options, np.ones(1), ok, -1, Inertia(0, 0, 0), nothing)
     b, x = np.zeros(1), np.empty(1)
-    Refiner(Sweeper(factor), symbolic.pattern, np.ones(1)).solve(b, x, 1)
+    Refiner(Sweeper(factor), SymmetricOperator(symbolic.pattern, np.ones(1))).solve(b, x, 1)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.errors import InvalidValueError, SingularMatrixError, Status
+from warpfront.errors import SingularMatrixError, Status
 from warpfront.formats.canonical import Canonical
 from warpfront.sparse.parameters import Settings
 
@@ -17,18 +17,12 @@ if TYPE_CHECKING:
     from warpfront.sparse.numeric.factorize_lu import Scaling
 
 __all__ = [
-    "GENERAL_DEFAULTS",
     "LuFactored",
     "analyze_lu",
     "factor_lu",
     "raise_singular",
-    "shift_general_diagonal",
     "singular_message",
-    "with_defaults",
 ]
-
-# Where a general matrix wants other values than a symmetric one.
-GENERAL_DEFAULTS = {"pivot_threshold": 0.1, "zero_pivot_tol": 1e-14}
 
 
 def analyze_lu(
@@ -97,20 +91,6 @@ def _options(values: NDArray[Any], settings: Settings, threads: int) -> FactorOp
     )
 
 
-def shift_general_diagonal(pattern: Canonical, values: NDArray[Any], dw: float, dc: float) -> NDArray[Any]:
-    """Add ``dw`` to the diagonal entries whose real part is >= 0, subtract ``dc`` from the others."""
-    col = np.repeat(np.arange(pattern.n_cols), np.diff(pattern.ptr))
-    slots = np.flatnonzero(pattern.ind == col)
-    if slots.size < pattern.n_cols:
-        stored = np.zeros(pattern.n_cols, bool)
-        stored[pattern.ind[slots]] = True
-        missing = int(np.flatnonzero(~stored)[0])
-        raise InvalidValueError(f"diagonal_shift: entry ({missing}, {missing}) is not stored")
-    values = values.copy()
-    values[slots] += np.where(values[slots].real >= 0, dw, -dc).astype(values.real.dtype)
-    return values
-
-
 def _some(indices: NDArray[Any]) -> str:
     shown = ", ".join(map(str, indices[:8].tolist()))
     return shown + (f", ... ({indices.size} in all)" if indices.size > 8 else "")
@@ -139,10 +119,3 @@ def singular_message(factor: Factor) -> str:
 def raise_singular(factor: Factor) -> None:
     """Raise the error of a singular LU."""
     raise SingularMatrixError(singular_message(factor), factor.column)
-
-
-def with_defaults(settings: Settings) -> None:
-    """Give settings the caller has not chosen the value that suits LU."""
-    for name, value in GENERAL_DEFAULTS.items():
-        if name not in settings.given:
-            settings.values[name] = value

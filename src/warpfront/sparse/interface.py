@@ -14,23 +14,24 @@ from warpfront.sparse.solver import DirectSolver
 __all__ = ["SymmetricFactor", "cholesky", "factorized", "ldlt", "spsolve"]
 
 
-def spsolve(A: Any, b: Any, structure: str = "auto", **options: Any) -> NDArray[np.float64]:
+def spsolve(A: Any, b: Any, structure: str = "auto", **options: Any) -> Any:
     """Solve ``A x = b`` once.
 
     Parameters
     ----------
     A : sparse matrix or array, n x n
-        Real and symmetric in this build.
-    b : float[n] or float[n, k]
+        Real or complex.
+    b : [n] or [n, k], dense or sparse
         Right-hand sides.
-    structure : {"auto", "SPD", "S"}
+    structure : {"auto", "SPD", "S", "HPD", "H", "G"}
         See `DirectSolver`.
     **options
         Keywords of `DirectSolver`.
 
     Returns
     -------
-    float64, shape of b
+    array, shape of b
+        Of A's type, complex where b is; sparse where b is.
 
     Raises
     ------
@@ -46,25 +47,33 @@ def factorized(A: Any, structure: str = "auto", **options: Any) -> Callable[[Any
 
 
 def cholesky(A: Any, **options: Any) -> SymmetricFactor:
-    """LL^T of a symmetric positive definite matrix.
+    """LL^T of a symmetric positive definite matrix, LL^H of a Hermitian positive definite one.
 
     Raises
     ------
     NotPositiveDefiniteError
         With the failing column.
     """
-    return SymmetricFactor(DirectSolver(A, structure="SPD", **options).factorize())
+    return SymmetricFactor(DirectSolver(A, structure="HPD", **options).factorize())
 
 
-def ldlt(A: Any, **options: Any) -> SymmetricFactor:
-    """LDL^T of a symmetric matrix, with exact inertia.
+def ldlt(A: Any, hermitian: bool = False, **options: Any) -> SymmetricFactor:
+    """LDL^T of a symmetric matrix, with exact inertia where it is real.
+
+    Parameters
+    ----------
+    A : sparse matrix or array
+    hermitian : bool
+        LDL^H of a complex Hermitian matrix, with exact inertia.
+    **options
+        Keywords of `DirectSolver`.
 
     Raises
     ------
     SingularMatrixError
         With the column that has no pivot.
     """
-    return SymmetricFactor(DirectSolver(A, structure="S", **options).factorize())
+    return SymmetricFactor(DirectSolver(A, structure="H" if hermitian else "S", **options).factorize())
 
 
 class SymmetricFactor:
@@ -73,14 +82,14 @@ class SymmetricFactor:
     def __init__(self, solver: DirectSolver) -> None:
         self.solver = solver
         self.shape = (solver._symbolic.n, solver._symbolic.n)
-        self.dtype = np.dtype(np.float64)
+        self.dtype = solver._system.dtype
 
-    def __call__(self, b: Any) -> NDArray[np.float64]:
+    def __call__(self, b: Any) -> Any:
         """Solve ``A x = b``."""
         return self.solver.solve(b)
 
-    def solve(self, b: Any, trans: str = "N") -> NDArray[np.float64]:
-        """Solve ``A x = b``; ``trans`` changes nothing for a real symmetric matrix."""
+    def solve(self, b: Any, trans: str = "N") -> Any:
+        """Solve ``A x = b``, or with the transpose ("T") or conjugate transpose ("H") of A."""
         return self.solver.solve(b, trans)
 
     def as_linear_operator(self) -> Any:
@@ -88,7 +97,13 @@ class SymmetricFactor:
         from scipy.sparse.linalg import LinearOperator
 
         solve = self.solver.solve
-        return LinearOperator(self.shape, matvec=solve, rmatvec=solve, matmat=solve, dtype=self.dtype)
+
+        def adjoint(b: NDArray[Any]) -> NDArray[Any]:
+            return np.asarray(solve(b, "H"))
+
+        return LinearOperator(
+            self.shape, matvec=solve, rmatvec=adjoint, matmat=solve, rmatmat=adjoint, dtype=self.dtype
+        )
 
     @property
     def perm(self) -> NDArray[np.int64]:
@@ -120,21 +135,21 @@ class SymmetricFactor:
         """Numbers of positive, negative and zero eigenvalues of A."""
         return self.solver.inertia
 
-    def diagonal(self) -> NDArray[np.float64]:
+    def diagonal(self) -> NDArray[Any]:
         """Diagonal of D (LL^T: squared diagonal of L) in the caller's numbering."""
-        diagonal: NDArray[np.float64] = self.solver.get("diag")
+        diagonal: NDArray[Any] = self.solver.get("diag")
         return diagonal
 
-    def slogdet(self) -> tuple[float, float]:
-        """Sign and logarithm of the absolute determinant of A."""
+    def slogdet(self) -> tuple[complex, float]:
+        """Sign (complex A: phase) and logarithm of the absolute determinant of A."""
         from warpfront.sparse.numeric.readout import slogdet
 
         return slogdet(self.solver._usable())
 
     def logdet(self) -> float:
-        """Logarithm of the determinant; NaN when it is negative."""
+        """Logarithm of the determinant; NaN when that is negative or not real."""
         sign, logarithm = self.slogdet()
-        return logarithm if sign >= 0 else float("nan")
+        return logarithm if sign in (0, 1) else float("nan")
 
     def rcond(self) -> float:
         """Reciprocal 1-norm condition estimate."""

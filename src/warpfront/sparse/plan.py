@@ -146,6 +146,8 @@ class LdltRule(NamedTuple):
         A fully summed column with no entry above this is a zero pivot.
     doubt : float
         A pivot whose column has no entry above this may as well be rounding; it is counted.
+    cancelled : float
+        A 2x2 pivot whose determinant is below this share of its terms is refused.
     epsilon : float
         Size given to a perturbed pivot.
     perturb : int
@@ -160,6 +162,7 @@ class LdltRule(NamedTuple):
     threshold: float
     zero: float
     doubt: float
+    cancelled: float
     epsilon: float
     perturb: int
 

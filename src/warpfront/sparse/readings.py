@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from warpfront.errors import InvalidValueError, NotFactorizedError, NotSupportedError, Status
 from warpfront.report import Inertia, PivotStats, SolverReport
-from warpfront.sparse.parameters import Settings
-from warpfront.sparse.phases import fit_settings
+from warpfront.sparse.parameters import SETTINGS, Settings
+from warpfront.sparse.phases import check_settings
 from warpfront.sparse.results import (
     memory_estimates,
     raise_outcome,
@@ -17,7 +17,6 @@ from warpfront.sparse.results import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from warpfront.sparse.numeric.factorize import Factor
@@ -54,12 +53,17 @@ class Readings:
 
     @property
     def inertia(self) -> Inertia:
-        """Numbers of positive, negative and zero eigenvalues; an LU factorisation knows none."""
-        if self._factored().symbolic.general is not None:
+        """Numbers of positive, negative and zero eigenvalues; NotSupportedError where a factor knows none."""
+        factor = self._factored()
+        if factor.symbolic.general is not None:
             raise NotSupportedError(
                 "LU (structure 'G') knows no inertia; factor a symmetric matrix with structure 'S'"
             )
-        return self._factored().inertia
+        if self._system.structure == "S" and self._system.dtype.kind == "c":
+            raise NotSupportedError(
+                "a complex symmetric matrix has no inertia: its eigenvalues are not real (structure 'H' has one)"
+            )
+        return factor.inertia
 
     @property
     def pivot_stats(self) -> PivotStats:
@@ -80,8 +84,8 @@ class Readings:
         before = dict(self._settings.values)
         phase = self._settings.set(name, value)
         try:
-            fit_settings(self._system, self._settings)
-        except InvalidValueError:
+            check_settings(self._system, self._settings)
+        except (InvalidValueError, NotSupportedError):
             self._settings.values = before
             raise
         if phase == "analysis":
@@ -91,11 +95,11 @@ class Readings:
 
     def get(self, name: str) -> Any:
         """Read a setting, or a result by its cuDSS name (``lu_nnz``, ``npivots``, ``inertia``, ...)."""
-        if isinstance(name, str) and name in self._settings.values:
+        if isinstance(name, str) and name in SETTINGS:
             return self._settings[name]
         return read_result(self, name)  # type: ignore[arg-type]
 
-    def execute(self, phase: str, x: NDArray[np.float64] | None = None, b: Any = None) -> None:
+    def execute(self, phase: str, x: NDArray[Any] | None = None, b: Any = None) -> None:
         """Run phases by their cuDSS names, joined by ``|``; ``x`` is written by the solve phases."""
         run_phases(self, phase, x, b)  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from warpfront.errors import (
     NotSupportedError,
     SingularMatrixError,
     Status,
+    UnstablePivotError,
 )
 from warpfront.sparse.general import raise_singular
-from warpfront.sparse.parameters import REFUSED
+from warpfront.sparse.parameters import REFUSED, SETTINGS
+from warpfront.sparse.phases import factor_dtype, one_norm
 
 if TYPE_CHECKING:
     from warpfront.sparse.numeric.factorize import Factor
@@ -112,7 +115,7 @@ _AFTER_FACTOR: dict[str, Callable[[DirectSolver], Any]] = {
 
 def read_result(solver: DirectSolver, name: str) -> Any:
     """Read one result; raises when its phase has not run, when it is refused, or unknown."""
-    allowed = sorted({*_AFTER_ANALYSIS, *_AFTER_FACTOR, *solver._settings.values})
+    allowed = sorted({*_AFTER_ANALYSIS, *_AFTER_FACTOR, *SETTINGS})
     if not isinstance(name, str):
         raise InvalidValueError(f"a name is a string, not {name!r}; allowed are {', '.join(allowed)}")
     if name in _AFTER_ANALYSIS:
@@ -131,7 +134,7 @@ def memory_estimates(solver: DirectSolver) -> dict[str, int]:
     if solver._symbolic is None:
         raise NotAnalyzedError("memory_estimates before analyze()")
     plan = solver._symbolic.plan
-    item = solver._values.itemsize
+    item = factor_dtype(solver._system, solver._settings).itemsize
     factor = item * int(plan.panel_ptr[-1]) * (1 if solver._symbolic.general is None else 2)
     stack = item * (solver._symbolic.stack_words + solver._symbolic.root_words)
     index = sum(int(array.nbytes) for array in plan)
@@ -145,7 +148,6 @@ def memory_estimates(solver: DirectSolver) -> dict[str, int]:
 
 def reciprocal_condition(solver: DirectSolver) -> float:
     """Reciprocal 1-norm condition estimate; 0 for a singular matrix, NaN where no factor was found."""
-    from warpfront.sparse.solve import _residual_kernels as kernels
     from warpfront.sparse.solve.condition import inverse_norm_estimate
 
     factor = solver._factored()
@@ -154,17 +156,9 @@ def reciprocal_condition(solver: DirectSolver) -> float:
         return 0.0 if factor.status == Status.SINGULAR else float("nan")
     if n == 0:
         return 1.0
-    pattern = solver._system.pattern
-    if factor.symbolic.general is not None:
-        from warpfront.sparse.solve._general_residual_kernels import general_sums
-
-        norm = float(general_sums(pattern.ptr, pattern.ind, solver._values, 1).max())
-        product = norm * inverse_norm_estimate(
-            n, solver._solve_once, lambda b: solver._solve_once(b, "H"), solver._values.dtype
-        )
-        return 1.0 / product if np.isfinite(product) and product > 0 else 0.0
-    norm = float(kernels.row_sums(pattern.ptr, pattern.ind, solver._values).max())
-    product = norm * inverse_norm_estimate(n, solver._solve_once)
+    norm = one_norm(solver._system, solver._values)
+    adjoint = partial(solver._solve_once, trans="H")
+    product = norm * inverse_norm_estimate(n, solver._solve_once, adjoint, solver._values.dtype)
     return 1.0 / product if np.isfinite(product) and product > 0 else 0.0
 
 
@@ -183,8 +177,10 @@ def raise_outcome(factor: Factor) -> None:
             f"inertia {tuple(factor.inertia)}",
             column,
         )
+    if factor.status == Status.UNSTABLE:
+        raise UnstablePivotError(f"column {column} has no stable pivot in its front", column)
     if factor.status == Status.NON_FINITE:
-        raise NonFiniteError("the factorisation overflowed")
+        raise NonFiniteError("the matrix holds NaN or infinity, or its factorisation overflowed")
 
 
 _PHASES = (
@@ -204,7 +200,7 @@ _PHASES = (
 _PARTS = {"solve_fwd": 1, "solve_diag": 2, "solve_bwd": 4}
 
 
-def run_phases(solver: DirectSolver, phases: str, x: NDArray[np.float64] | None, b: Any) -> None:
+def run_phases(solver: DirectSolver, phases: str, x: NDArray[Any] | None, b: Any) -> None:
     """Run phases in the order given. A part of a solve reads the part before it, the first one ``b``."""
     if not isinstance(phases, str):
         raise InvalidValueError(f"the phase is {phases!r}; allowed are {', '.join(_PHASES)}, joined by '|'")
@@ -214,7 +210,7 @@ def run_phases(solver: DirectSolver, phases: str, x: NDArray[np.float64] | None,
             raise InvalidValueError(
                 f"unknown phase {name!r}; allowed are {', '.join(_PHASES)}, joined by '|'"
             )
-    current: NDArray[np.float64] | None = None
+    current: NDArray[Any] | None = None
     for name in names:
         if not name.startswith("solve"):
             _run_before_solve(solver, name)
@@ -237,42 +233,51 @@ def _run_before_solve(solver: DirectSolver, name: str) -> None:
 
 def _written(solver: DirectSolver, x: Any) -> NDArray[np.float64]:
     n = solver._system.pattern.n_cols
-    if not isinstance(x, np.ndarray) or x.dtype != np.float64 or x.ndim not in (1, 2) or x.shape[0] != n:
+    dtype = solver._system.dtype
+    if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim not in (1, 2) or x.shape[0] != n:
         raise InvalidValueError(
-            f"the solve phases write x: it must be a float64 array of shape ({n},) or ({n}, k)"
+            f"the solve phases write x: it must be a {dtype} array of shape ({n},) or ({n}, k)"
         )
     return x
 
 
 def _solve_part(
-    solver: DirectSolver, name: str, x: NDArray[np.float64], b: Any, current: NDArray[np.float64] | None
+    solver: DirectSolver, name: str, x: NDArray[np.float64], b: Any, current: NDArray[Any] | None
 ) -> NDArray[np.float64]:
     if solver._factor is None:
         raise NotFactorizedError(f"phase {name!r} before 'factorization'")
     from warpfront.sparse.inputs import right_hand_side
 
     n = solver._system.pattern.n_cols
-    source = right_hand_side(b, n) if current is None or name == "solve_refinement" else current
+    source = current
+    if source is None or name == "solve_refinement":
+        source = right_hand_side(b, n, solver._system.dtype)
     if source.shape != x.shape:
         raise InvalidValueError(f"b has shape {source.shape} and x {x.shape}; they must be equal")
     if name == "solve":
-        return solver.solve(source)
+        solution: NDArray[Any] = solver.solve(source)
+        return solution
     factor = solver._usable()
     if solver._check == "raise":
         raise_outcome(factor)
     columns = np.atleast_2d(source.T).copy()
     out = np.empty_like(columns)
-    refiner = solver._refined()
+    trans = str(solver.get("solve_mode")).upper()
+    if solver._conjugated(trans) or (trans == "H" and solver._values.dtype.kind == "c"):
+        raise NotSupportedError(
+            f"phase {name!r} with solve_mode = {trans.lower()!r}, which conjugates the matrix: conjugate b and x instead"
+        )
+    refiner = solver._refined(trans)
     start = np.atleast_2d((x if current is None else current).T).copy()
     for k in range(columns.shape[0]):
         if name == "solve_fwd_perm":
-            refiner.sweeper.permute_in(columns[k], out[k])
+            refiner.sweeper.permute_in(columns[k], out[k], trans)
         elif name == "solve_bwd_perm":
-            refiner.sweeper.permute_out(columns[k], out[k])
+            refiner.sweeper.permute_out(columns[k], out[k], trans)
         elif name == "solve_refinement":
             out[k] = start[k]
             refiner.improve(columns[k], out[k], int(solver.get("ir_n_steps")))
         else:
             out[k] = columns[k]
-            refiner.sweeper.apply(_PARTS[name], columns[k], out[k])
+            refiner.sweeper.apply(_PARTS[name], columns[k], out[k], trans)
     return np.ascontiguousarray(out.T).reshape(source.shape)

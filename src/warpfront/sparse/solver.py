@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from warpfront.backend.cpu import Clock
 from warpfront.errors import (
     InvalidValueError,
+    NonFiniteError,
     NotAnalyzedError,
     RefinementFailedError,
     Status,
@@ -17,7 +19,14 @@ from warpfront.errors import (
 from warpfront.report import SolverReport
 from warpfront.sparse import phases
 from warpfront.sparse.gpu.facade import CudaPhases
-from warpfront.sparse.inputs import check_out, right_hand_side, shift_diagonal
+from warpfront.sparse.inputs import (
+    check_out,
+    is_sparse,
+    right_hand_side,
+    shift_diagonal,
+    solution_dtype,
+    solve_sparse,
+)
 from warpfront.sparse.parameters import Settings
 from warpfront.sparse.readings import Readings
 from warpfront.sparse.results import raise_outcome
@@ -27,18 +36,21 @@ __all__ = ["DirectSolver"]
 
 
 class DirectSolver(Readings):
-    """Solve ``A x = b`` for a real symmetric sparse matrix, by phases.
+    """Solve ``A x = b`` for a sparse matrix, by phases.
 
     Parameters
     ----------
     A : sparse matrix, dense array or CSR triple
-        float64 (other real dtypes are converted), n x n. scipy.sparse csr, csc, coo, bsr, matrix or array; a
-        dense 2-D array; ``(indptr, indices, data)``. Unsorted and duplicate entries are fine; duplicates are
-        summed. Read at construction and at `refactorize`; editing it in place later has no effect.
-    structure : {"auto", "SPD", "S"}
-        ``SPD``: positive definite, LL^T. ``S``: symmetric indefinite, LDL^T with exact inertia. ``auto``
-        finds out and says what it found in ``report.analysis``: with a positive diagonal Cholesky is tried,
-        and LDL^T takes over where it stops.
+        float32, float64, complex64 or complex128 (bool and integers become float64), n x n; the factor and the
+        solution have its type. scipy.sparse csr, csc, coo, bsr, matrix or array, int32 or int64 indices; a dense
+        2-D array; ``(indptr, indices, data)``; the arrays may be anything that speaks DLPack on the CPU. Unsorted
+        and duplicate entries are fine; duplicates are summed. Read at construction and at `refactorize`; editing
+        it in place later has no effect.
+    structure : {"auto", "SPD", "S", "HPD", "H", "G"}
+        ``SPD``, ``HPD``: positive definite, LL^T or LL^H. ``S``: symmetric indefinite, or complex symmetric, LDL^T.
+        ``H``: Hermitian indefinite, LDL^H. ``G``: anything else. Inertia is exact for ``S`` (real) and ``H``.
+        ``auto`` compares the two triangles and says what it found in ``report.analysis``; with a positive
+        diagonal Cholesky is tried, and LDL^T takes over where it stops.
     view : {"full", "lower", "upper"}
         Where the entries are; with "lower" or "upper" the other triangle is ignored.
     device : {"auto", "cpu", "cuda"}
@@ -92,14 +104,27 @@ class DirectSolver(Readings):
             self._settings.set(name, value)
         self._clock = Clock()
         with self._clock:
-            self._system = read_system(A, structure, view)
-            phases.fit_settings(self._system, self._settings)
-            self._values: NDArray[np.float64] = self._system.gather(self._system.operand.data)
+            self._read(A, structure, view)
         self._symbolic: Any = None
         self._factor: Any = None
         self._spare_state: Any = None  # buffers of the other kind of factorisation are not kept
         self._refiner: Any = None
         self._report = SolverReport()
+        self._forward = float("nan")
+
+    def _read(self, A: Any, structure: str, view: str) -> None:
+        """Read the matrix. With ``check="status"`` NaN in its values is an outcome, which the factorisation reports."""
+        self._nonfinite: NonFiniteError | None = None
+        try:
+            self._system, self._values = read_system(A, structure, view)
+        except NonFiniteError as error:
+            if self._check == "raise":
+                raise
+            self._nonfinite = error
+            self._system, self._values = read_system(A, structure, view, clean=True)
+        self._settings.single = self._system.dtype.name in ("float32", "complex64")
+        self._settings.general = self._system.structure == "G"
+        phases.check_settings(self._system, self._settings)
 
     def analyze(self) -> DirectSolver:
         """Order, find the fronts and plan memory. Returns the solver."""
@@ -129,30 +154,33 @@ class DirectSolver(Readings):
         clock = Clock()
         self._factor = self._refiner = None  # the buffers are about to be overwritten, whatever happens
         with clock:
-            factored = phases.factor_values(
-                self._system, self._symbolic, self._values, self._settings, self._spare_state
-            )
+            if self._nonfinite is not None:
+                factored = phases.not_factored(self._symbolic, self._spare_state)
+            else:
+                factored = phases.factor_values(
+                    self._system, self._symbolic, self._values, self._settings, self._spare_state
+                )
         self._factor, self._spare_state = factored.factor, factored.kept
         record = phases.factor_record(
-            self._symbolic, factored, self._values.itemsize, clock.seconds, clock.jit_seconds
+            self._system, factored, self._symbolic.flops, clock.seconds, clock.jit_seconds
         )
         self._report = SolverReport(analysis=self._report.analysis, factor=record)
         if self._check == "raise":
             raise_outcome(self._factor)
         return self
 
-    def refactorize(self, values: Any, diagonal_shift: tuple[float, float] | None = None) -> DirectSolver:
+    def refactorize(self, values: Any, diagonal_shift: Any = None) -> DirectSolver:
         """Factor new values on the analysed pattern. Bitwise equal to `factorize` with these values.
 
         Parameters
         ----------
-        values : float[nnz] or matrix
+        values : [nnz] or matrix
             New values in the caller's own entry order (duplicates as before), or a matrix of the analysed
             kind and pattern.
         diagonal_shift : (float, float), optional
-            ``(dw, dc)``: ``dw`` is added to the diagonal entries that are positive or zero, ``dc`` subtracted
-            from the negative ones (inertia correction of an interior-point method). Every diagonal entry must
-            be stored.
+            ``(dw, dc)``: ``dw`` is added to the positive diagonal entries, ``dc`` subtracted from the negative
+            ones (inertia correction of an interior-point method). ``pivot_sign`` says which row is which; it must,
+            where a stored diagonal entry is zero. Every diagonal entry must be stored.
 
         Raises
         ------
@@ -163,28 +191,34 @@ class DirectSolver(Readings):
         """
         if self._symbolic is None:
             raise NotAnalyzedError("refactorize before analyze(): there is no pattern to refactorize on")
-        new = self._system.gather(values)
+        try:
+            new = self._system.gather(values)
+        except NonFiniteError as error:
+            if self._check == "raise":
+                raise
+            self._nonfinite = error
+            return self.factorize()
         if diagonal_shift is not None:
-            general = self._system.structure == "G"
-            new = shift_diagonal(self._system.pattern, new, diagonal_shift, general)
-        self._values = new
+            new = shift_diagonal(self._system.pattern, new, diagonal_shift, self._settings["pivot_sign"])
+        self._values, self._nonfinite = new, None
         return self.factorize()
 
-    def solve(self, b: Any, trans: str = "N", out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def solve(self, b: Any, trans: str | None = None, out: NDArray[Any] | None = None) -> Any:
         """Solve for one or many right-hand sides; runs the phases that have not run.
 
         Parameters
         ----------
-        b : float[n] or float[n, k]
-            Any stride or order; read. Real.
-        trans : {"N", "T", "H"}
-            The system is ``A x = b``, ``A^T x = b`` or ``A^H x = b``: the same for a real symmetric matrix.
-        out : float64, shape of b, optional
+        b : [n] or [n, k], dense or sparse
+            Any stride or order; read. Complex for a real matrix is fine: both parts are solved.
+        trans : {"N", "T", "H"}, optional
+            Solve with A, its transpose or its conjugate transpose; by default what ``solve_mode`` says.
+        out : shape of b, type of the solution, optional
             Written and returned; may be ``b`` itself.
 
         Returns
         -------
-        float64, shape of b
+        array, shape of b
+            Of the matrix's type, complex where ``b`` is. For a sparse ``b`` a sparse matrix in its format.
 
         Raises
         ------
@@ -194,19 +228,32 @@ class DirectSolver(Readings):
             The factorisation failed (``check="raise"``). With ``check="status"`` a singular factor gives the
             solution whose components of zero pivots are zero, any other failed factor NaN; `status` says so.
         """
+        trans = str(self._settings["solve_mode"]).upper() if trans is None else trans
         if not isinstance(trans, str) or trans not in ("N", "T", "H"):
             raise InvalidValueError(f"trans is {trans!r}; allowed are 'N', 'T', 'H'")
-        rhs = right_hand_side(b, self._system.pattern.n_cols)
+        n = self._system.pattern.n_cols
+        if is_sparse(b):
+            if out is not None:
+                raise InvalidValueError("out is for a dense b; a sparse b has a sparse solution")
+            return solve_sparse(b, n, lambda part: self.solve(part, trans))
+        try:
+            rhs = right_hand_side(b, n, self._system.dtype)
+        except NonFiniteError:
+            if self._check == "raise":
+                raise
+            rhs = None
         if out is not None:
-            check_out(out, rhs.shape)
+            shape = np.shape(b) if rhs is None else rhs.shape
+            check_out(out, shape, solution_dtype(self._system.dtype, np.asarray(b).dtype))
         if self._factor is None:
             self.factorize()
         if self._check == "raise":
             raise_outcome(self._factor)
         clock = Clock()
+        self._forward = float("nan")
         with clock:
-            x, worst = self._solve_columns(rhs, trans)
-        self._record_solve(rhs.shape, worst, clock)
+            x, worst = self._solve_columns(b, rhs, trans)
+        self._record_solve(x.shape, worst, clock, rhs is None)
         if out is None:
             return x
         out[...] = x
@@ -215,24 +262,52 @@ class DirectSolver(Readings):
     # ------------------------------------------------------------------ inside
     def _refined(self, trans: str = "N") -> Any:
         if self._refiner is None:
-            self._refiner = phases.refiner(self._system, self._factor, self._values)
+            self._refiner = phases.make_refiner(self._system, self._factor, self._values, self._settings)
         return self._refiner(trans)
 
+    def _conjugated(self, trans: str) -> bool:
+        """Whether ``trans`` means the conjugate of a complex matrix: A^T of a Hermitian, A^H of a symmetric one."""
+        if self._system.structure == "G" or self._system.dtype.kind != "c":
+            return False
+        return trans == ("T" if self._system.hermitian else "H")
+
     def _solve_once(self, b: NDArray[Any], trans: str = "N") -> NDArray[Any]:
+        """Solve without refinement; ``trans="C"`` with the conjugate of A."""
+        conjugate = trans == "C" or self._conjugated(trans)
+        b = np.ascontiguousarray(b.conj() if conjugate else b)
         x = np.empty_like(b)
-        self._refined(trans).solve_unrefined(np.ascontiguousarray(b), x)
-        return x
+        self._refined("N" if trans == "C" else trans).solve_unrefined(b, x)
+        return x.conj() if conjugate else x
 
-    def _solve_columns(self, rhs: NDArray[Any], trans: str) -> tuple[NDArray[Any], tuple[int, float, float]]:
-        if self._factor.status not in (Status.OK, Status.SINGULAR):
-            return np.full(rhs.shape, np.nan), (0, float("nan"), float("nan"))
-        return phases.solve_columns(self._refined(trans), rhs, int(self._settings["ir_n_steps"]))
+    def _solve_columns(
+        self, b: Any, rhs: NDArray[Any] | None, trans: str
+    ) -> tuple[NDArray[Any], tuple[int, float, float]]:
+        if rhs is None or self._factor.status not in (Status.OK, Status.SINGULAR):
+            given = np.asarray(b) if rhs is None else rhs
+            x = np.full(given.shape, np.nan, solution_dtype(self._system.dtype, given.dtype))
+            return x, (0, float("nan"), float("nan"))
+        refiner, steps = self._refined(trans), int(self._settings["ir_n_steps"])
+        x, worst = phases.solve_columns(refiner, rhs, steps, self._conjugated(trans))
+        if self._settings["forward_error"] and self._factor.status == Status.OK:
+            self._forward = self._forward_error(rhs, x, trans)
+        return x, worst
 
-    def _record_solve(self, shape: tuple[int, ...], worst: tuple[int, float, float], clock: Clock) -> None:
+    def _forward_error(self, rhs: NDArray[Any], x: NDArray[Any], trans: str) -> float:
+        parts = [(rhs, x)]
+        if self._system.dtype.kind != "c" and rhs.dtype.kind == "c":
+            parts = [(rhs.real, x.real), (rhs.imag, x.imag)]
+        if self._conjugated(trans):
+            parts, trans = [(rhs.conj(), x.conj())], "N"
+        solve = partial(self._solve_once, trans=trans)
+        adjoint = partial(self._solve_once, trans={"N": "H", "T": "C", "H": "N"}[trans])
+        return max(phases.forward_error_bound(self._refined(trans), b, y, solve, adjoint) for b, y in parts)
+
+    def _record_solve(
+        self, shape: tuple[int, ...], worst: tuple[int, float, float], clock: Clock, bad_rhs: bool
+    ) -> None:
         tolerance = float(self._settings["ir_tol"])
-        record = phases.solve_record(
-            self._factor.status, shape, worst, tolerance, clock.seconds, clock.jit_seconds
-        )
+        status = Status.NON_FINITE if bad_rhs else self._factor.status
+        record = phases.solve_record(status, shape, worst, tolerance, clock, self._forward)
         self._report = SolverReport(self._report.analysis, self._report.factor, record)
         if record.backward_error > tolerance and self._check == "raise":
             raise RefinementFailedError(

@@ -14,16 +14,17 @@ from warpfront.sparse.analysis.symbolic import Symbolic, build_symbolic
 __all__ = ["Symbolic", "analyze", "equilibrate"]
 
 
-def equilibrate(pattern: Canonical, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def equilibrate(pattern: Canonical, values: NDArray[Any]) -> NDArray[np.float64]:
     """Symmetric power-of-two scaling that brings the largest entry of every row near 1."""
     from warpfront.sparse.analysis.scaling import equilibrate_symmetric
 
-    return equilibrate_symmetric(pattern.n_cols, pattern.ptr, pattern.ind, np.abs(values), iterations=2)
+    size = np.abs(values).astype(np.float64, copy=False)
+    return equilibrate_symmetric(pattern.n_cols, pattern.ptr, pattern.ind, size, iterations=2)
 
 
 def analyze(
     pattern: Canonical,
-    values: NDArray[np.float64],
+    values: NDArray[Any],
     *,
     indefinite: bool,
     ordering: str = "auto",
@@ -35,8 +36,8 @@ def analyze(
     ----------
     pattern : Canonical
         Lower triangle.
-    values : float64[nnz]
-        Canonical values; for an indefinite matrix they decide which rows are paired.
+    values : [nnz]
+        Canonical values, of any dtype; for an indefinite matrix they decide which rows are paired.
     indefinite : bool
         Pair rows that have a zero or tiny diagonal before ordering, so that their 2x2 pivot lies in one front.
     ordering : str

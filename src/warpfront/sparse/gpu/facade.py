@@ -27,7 +27,12 @@ from warpfront.sparse.gpu.engine import GpuFactor, Planned, require_gpu
 from warpfront.sparse.gpu.steps import Tolerances
 from warpfront.sparse.parameters import SETTINGS
 
-__all__ = ["CudaPhases"]
+__all__ = ["CPU_ONLY", "CudaPhases"]
+
+# settings the device does not read
+CPU_ONLY = frozenset(
+    ("downcast_factors", "forward_error", "ir_mode", "pivot_epsilon_alg", "pivot_sign", "pivot_type", "solve_mode")
+)
 
 
 class CudaPhases:
@@ -58,6 +63,8 @@ class CudaPhases:
             raise NotSupportedError(
                 f"device='cuda' takes float64 and float32, the matrix is {self._values.dtype}"
             )
+        for name in CPU_ONLY & set(self._settings.values):
+            self.set(name, self._settings[name])
         self._settings.set("on_unstable", "perturb")
         self._engines: dict[tuple[Any, ...], GpuFactor] = {}
         self._late: Callable[[SolverReport], SolverReport] | None = None
@@ -125,17 +132,20 @@ class CudaPhases:
             raise_outcome(self._factor)
         return self
 
-    def solve(self, b: Any, trans: str = "N", out: Any = None) -> Any:
+    def solve(self, b: Any, trans: str | None = None, out: Any = None) -> Any:
         """Solve on the device; the solution is of ``b``'s kind. See `DirectSolver.solve`."""
         from warpfront.sparse.inputs import check_out, right_hand_side
 
+        trans = "N" if trans is None else trans
         if not isinstance(trans, str) or trans not in ("N", "T", "H"):
             raise InvalidValueError(f"trans is {trans!r}; allowed are 'N', 'T', 'H'")
         n = self._system.pattern.n_cols
         on_device = is_device_array(b)
-        rhs = _device_rhs(b, n) if on_device else right_hand_side(b, n)
+        rhs = _device_rhs(b, n) if on_device else right_hand_side(b, n, self._system.dtype)
+        if rhs.dtype.kind == "c":
+            raise NotSupportedError("device='cuda' takes real right-hand sides; solve both parts, or use device='cpu'")
         if out is not None and not on_device:
-            check_out(out, rhs.shape)
+            check_out(out, rhs.shape, rhs.dtype)
         if out is not None and on_device and (not is_device_array(out) or out.shape != rhs.shape):
             raise InvalidValueError(f"out must be a device array of shape {rhs.shape}")
         if self._factor is None:
@@ -236,6 +246,8 @@ class CudaPhases:
         """Set a parameter; see `DirectSolver.set`."""
         if name == "on_unstable" and value == "delay":
             raise NotSupportedError(_NO_DELAY)
+        if name in CPU_ONLY and not (isinstance(value, str) and value == SETTINGS[name].default):
+            raise NotSupportedError(f"{name} is for device='cpu'; device='cuda' does not read it")
         super().set(name, value)  # type: ignore[misc]
 
     def execute(self, phase: str, x: Any = None, b: Any = None) -> None:

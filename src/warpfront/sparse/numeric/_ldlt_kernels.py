@@ -26,6 +26,7 @@ PANEL = 32
 BUNCH_KAUFMAN, DIAGONAL_ONLY, NO_SEARCH = 0, 1, 2  # LdltRule.search
 ALPHA = 0.6403882032022076  # (1 + sqrt(17)) / 8
 NONE, ONE, TWO, ZERO = 0, 1, 2, 3
+WIDE = 1e18  # diagonals this far above their off-diagonal entry are no 2x2 pivot: the quotients could overflow
 
 
 @njit(cache=True, nogil=True)
@@ -99,14 +100,14 @@ def _choose(rule, x, y, rows, full, k, r, size, below):
         return ONE, k
     if arr >= ALPHA * y_full and arr >= rule.threshold * y_all:
         return ONE, r
-    if size > 0.0:
+    if size > 0.0 and max(akk, arr) <= WIDE * size:
         ratio = (x[k] / x[r]) * (y[r] / conjugate_if(rule.hermitian, x[r]))
         determinant = magnitude(ratio - 1.0)
         x_rest = max(_largest(x, k + 1, full, r)[1], _largest(x, full, rows, -1)[1])
         y_rest = max(_largest(y, k + 1, full, r)[1], y_below)
         limit = determinant * size / rule.threshold
         if (
-            determinant > 1e-8
+            determinant > rule.cancelled
             and arr / size * x_rest + y_rest <= limit
             and x_rest + akk / size * y_rest <= limit
         ):

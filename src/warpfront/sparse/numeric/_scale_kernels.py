@@ -1,26 +1,33 @@
-"""Scaled values of a CSC matrix."""
+"""Scaled values of a CSC matrix, for every dtype."""
 
 from __future__ import annotations
 
+from warpfront.backend._intrinsics import conjugate_if, magnitude
 from warpfront.backend.jit import njit
 
 __all__ = ["scale_general", "scale_values"]
 
 
 @njit(cache=True, nogil=True)
-def scale_values(ptr, ind, values, scale, out):
-    """``out = S A S`` entry by entry, and the largest size; an empty ``scale`` means a plain copy."""
+def scale_values(ptr, ind, values, scale, place, out):
+    """``out = S A S`` entry by entry, and the largest size; an empty ``scale`` means a plain copy.
+
+    A Hermitian matrix gives ``place``, the position of each row in the elimination: entries that fall into the
+    upper triangle there are conjugated. It is empty otherwise.
+    """
     largest = 0.0
-    if scale.size == 0:
+    if scale.size == 0 and place.size == 0:
         for k in range(values.size):
             out[k] = values[k]
-            largest = max(largest, abs(values[k]))
+            largest = max(largest, magnitude(values[k]))
         return largest
     for j in range(ptr.size - 1):
         for k in range(ptr[j], ptr[j + 1]):
-            value = values[k] * scale[j] * scale[ind[k]]
-            out[k] = value
-            largest = max(largest, abs(value))
+            value = values[k]
+            if scale.size > 0:
+                value = value * scale[j] * scale[ind[k]]
+            largest = max(largest, magnitude(value))
+            out[k] = conjugate_if(place.size > 0 and place[ind[k]] < place[j], value)
     return largest
 
 

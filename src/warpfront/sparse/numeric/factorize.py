@@ -18,6 +18,8 @@ from warpfront.sparse.plan import CholeskyRule, FactorState, LdltRule
 
 __all__ = ["Factor", "FactorOptions", "factorize"]
 
+CANCELLED, SINGLE_CANCELLED = 1e-8, 3e-4  # determinants below this share of their terms are rounding
+SINGLE_DOUBT = 1e-3
 DOUBT = 1e-11  # pivots whose column is smaller, relative to the scaled matrix, make the inertia uncertain
 TINY_THRESHOLD = 1e-30  # stands for u = 0: any pivot that is not zero
 
@@ -48,6 +50,8 @@ class FactorOptions:
         LU: share of the largest entry of its column from which the diagonal is taken without an exchange of rows.
     sign : int8[n] or empty
         Sign a perturbed pivot takes, 1 or -1, in the elimination's numbering; 0: its own.
+    static_epsilon : bool
+        ``pivot_epsilon`` is absolute, for the scaled matrix.
     """
 
     cholesky: bool
@@ -60,6 +64,7 @@ class FactorOptions:
     search: int = 0
     diagonal_share: float = 0.5
     sign: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    static_epsilon: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +75,7 @@ class Factor:
     ----------
     symbolic : Symbolic
     state : FactorState
-        The buffers; a refactorisation reuses them, which ends this object's life.
+        The buffers; a refactorisation reuses them, which ends this object's life. None where nothing was computed.
     options : FactorOptions
     scale : float64[n] or None
         S, in the caller's numbering.
@@ -113,8 +118,9 @@ def factorize(
     scale: NDArray[np.float64] | None,
     options: FactorOptions,
     state: FactorState | None = None,
+    dtype: np.dtype[Any] | None = None,
 ) -> Factor:
-    """Factor a symmetric matrix.
+    """Factor a symmetric or Hermitian matrix.
 
     Parameters
     ----------
@@ -126,6 +132,8 @@ def factorize(
     options : FactorOptions
     state : FactorState, optional
         Buffers of an earlier factorisation with the same symbolic, dtype and threads.
+    dtype : dtype, optional
+        Of the factor; by default that of the values.
 
     Returns
     -------
@@ -134,16 +142,21 @@ def factorize(
     """
     from warpfront.sparse.numeric._scale_kernels import scale_values
 
+    dtype = values.dtype if dtype is None else dtype
     pattern, given = symbolic.pattern, np.ones(0) if scale is None else scale
+    place = np.empty(0, np.int32)
+    if options.hermitian:
+        place = np.empty(symbolic.n, np.int32)
+        place[symbolic.perm] = np.arange(symbolic.n, dtype=np.int32)
 
     def enter(state: FactorState) -> float:
-        return float(scale_values(pattern.ptr, pattern.ind, values, given, state.values))
+        return float(scale_values(pattern.ptr, pattern.ind, values, given, place, state.values))
 
     def rule(largest: float) -> CholeskyRule | LdltRule:
-        return _rule(options, values.dtype.name, largest)
+        return _rule(options, dtype.name, largest)
 
     room = NO_ROOM if options.cholesky else planned_room(symbolic)
-    state, word = run_walk(symbolic, values.dtype, options.threads, room, enter, rule, state)
+    state, word = run_walk(symbolic, dtype, options.threads, room, enter, rule, state)
     return _verdict(symbolic, state, options, scale, word)
 
 
@@ -152,6 +165,7 @@ def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | 
     gemm = blas_address("gemm", dtype)
     if options.cholesky:
         return CholeskyRule(gemm, blas_address("trsm", dtype), 1, 1)
+    single = np.finfo(dtype).bits == 32
     return LdltRule(
         gemm,
         0,
@@ -160,8 +174,9 @@ def _rule(options: FactorOptions, dtype: str, largest: float) -> CholeskyRule | 
         options.sign,
         max(options.pivot_threshold, TINY_THRESHOLD),
         options.zero_pivot * largest,
-        DOUBT * largest,
-        options.pivot_epsilon * largest,
+        (SINGLE_DOUBT if single else DOUBT) * largest,
+        SINGLE_CANCELLED if single else CANCELLED,
+        options.pivot_epsilon * (1.0 if options.static_epsilon else largest),
         int(options.perturb),
     )
 

@@ -19,13 +19,13 @@ def elimination_order(factor: Factor) -> NDArray[np.int64]:
     return perm[np.concatenate(parts)].astype(np.int64) if parts else np.empty(0, np.int64)
 
 
-def pivots(factor: Factor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def pivots(factor: Factor) -> tuple[NDArray[Any], NDArray[Any]]:
     """Diagonal and subdiagonal of D in the caller's numbering (the row of a 2x2 pivot's first column).
 
-    D belongs to the scaled matrix; for LL^T it is the squared diagonal of L.
+    D belongs to the scaled matrix; for LL^T it is the squared diagonal of L. Both have the factor's type.
     """
     state, n = factor.state, factor.symbolic.n
-    diagonal, off = np.zeros(n), np.zeros(n)
+    diagonal, off = np.zeros((2, n), state.diagonal.dtype)
     for panel_at, ind_at, pivot_at, rows, _, done, _, _ in state.node.tolist():
         at = factor.symbolic.perm[state.ind[ind_at : ind_at + done]]
         if factor.options.cholesky:
@@ -36,23 +36,28 @@ def pivots(factor: Factor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return diagonal, off
 
 
-def slogdet(factor: Factor) -> tuple[float, float]:
-    """Sign and natural logarithm of |det A|; (0, -inf) for a singular matrix."""
-    diagonal, off = pivots(factor)
+def slogdet(factor: Factor) -> tuple[complex, float]:
+    """Sign (for a complex matrix: phase) and natural logarithm of |det A|; (0, -inf) for a singular matrix."""
+    wide = np.complex128 if factor.state.diagonal.dtype.kind == "c" else np.float64
     order = elimination_order(factor)
-    d, e = diagonal[order], off[order]
+    d, e = (part[order].astype(wide) for part in pivots(factor))
     first = np.flatnonzero(e)
     single = np.ones(d.size, bool)
     single[first] = single[first + 1] = False
     if np.any(d[single] == 0):
-        return 0.0, -np.inf
+        return (0j if wide is np.complex128 else 0.0), -np.inf
     # det of a 2x2 pivot, scaled by its subdiagonal entry
-    ratio = (d[first] / e[first]) * (d[first + 1] / e[first]) - 1.0
+    above = e[first].conj() if factor.options.hermitian else e[first]
+    ratio = (d[first] / above) * (d[first + 1] / e[first]) - 1.0
     logarithm = float(
         np.log(np.abs(d[single])).sum() + (np.log(np.abs(ratio)) + 2 * np.log(np.abs(e[first]))).sum()
     )
     if factor.scale is not None:
         logarithm -= 2 * float(np.log(factor.scale).sum())
+    if wide is np.complex128:
+        phases = np.concatenate([d[single], ratio, e[first], above])
+        sign = complex(np.prod(phases / np.abs(phases)))
+        return (complex(np.sign(sign.real)) if factor.options.hermitian else sign), logarithm
     negative = int(np.count_nonzero(d[single] < 0)) + int(np.count_nonzero(ratio < 0))
     return (-1.0 if negative % 2 else 1.0), logarithm
 

@@ -34,7 +34,7 @@ class Sweeper:
         self.threads = max(1, factor.options.threads) if factor.nnz_factor >= SMALL_FACTOR else 1
         roots = state.node[plan.task_end]
         self._stored_ptr = np.concatenate([[0], np.cumsum(roots[:, 3] - roots[:, 5])]).astype(np.int64)
-        dtype = state.panel.dtype
+        dtype = self.dtype = state.panel.dtype
         rows = int(state.limits[8])
         self._stored = np.empty(int(self._stored_ptr[-1]), dtype)
         self._owed = np.zeros(self.threads * symbolic.n, dtype)
