@@ -175,7 +175,11 @@ def shared_bytes(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> i
         (systems * 4, 4),
     ]
     if method == "lu":
-        parts += [(systems * itemsize, itemsize), (systems * n * 4, 4), (systems * n * 4, 4)]
+        parts += [
+            (systems * itemsize, itemsize),
+            (systems * n * 4, 4),
+            (systems * n * 4 if nrhs != 1 else 4, 4),
+        ]
     total = 0
     for size, alignment in sorted(parts, key=lambda part: -part[1]):
         total = -(-total // alignment) * alignment + size

@@ -175,8 +175,8 @@ WF_DEVICE bool lu_place(const T (&r)[K::kRows][K::kN], const T (&b)[K::kRows], c
   WF_UNROLL
   for (int m = 0; m < K::kRows; ++m) {
     if (at[m] < 0) continue;
-    order[at[m]] = m * K::kG + g;
     if constexpr (K::kCarried) rhs[at[m]] = b[m];
+    else order[at[m]] = m * K::kG + g;
     T* const row = a + at[m] * K::kP + at[m];
     WF_UNROLL
     for (int c = 0; c < K::kN; ++c) {
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(32, Blocks)
   __shared__ T rhs[R > 0 ? kAll * N * R : 1];
   __shared__ __align__(16) T line[kAll * 2 * K::kLine];
   __shared__ T inverses[kAll];
-  __shared__ int order[kAll * N], rows[kAll * N], codes[kAll];
+  __shared__ int order[K::kCarried ? 1 : kAll * N], rows[kAll * N], codes[kAll];
   const i64 first = static_cast<i64>(blockIdx.x) * kAll;
   if (first >= batch) return;
   const int present = static_cast<int>(min_of<i64>(kAll, batch - first));
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(32, Blocks)
   int code = lu_input<K>(r, mine, mine_b, g, scale, inverse);
   __syncwarp();
   code = lu_factor<K, 0>(r, carried, at, mine, lines, rows + system * N, g, code);
-  bool good = lu_place<K>(r, carried, at, mine, mine_b, order + system * N, g, inverse);
+  bool good = lu_place<K>(r, carried, at, mine, mine_b, K::kCarried ? order : order + system * N, g, inverse);
   __syncwarp();
   if constexpr (K::kCarried) {
     good = lu_finish<K>(mine, mine_b, g, scale) && good;
