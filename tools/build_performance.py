@@ -60,7 +60,32 @@ def operations(record: Record, level: str = "###") -> list[str]:
     lines: list[str] = []
     for operation in dict.fromkeys(row.operation for row in record.rows):
         rows = [row for row in record.rows if row.operation == operation]
-        lines += [f"{level} {record.name}, {record.device}: {operation}", "", *table(rows), ""]
+        shown = values_table(rows) if counts(rows) else table(rows)
+        lines += [f"{level} {record.name}, {record.device}: {operation}", "", *shown, ""]
+    return lines
+
+
+def counts(rows: list[Row]) -> bool:
+    """Return whether what was found is the result, not the time: one contender, of ours, with plain figures."""
+    return all(list(row.contenders) == row.ours and len(row.ours) == 1 and figures(row) for row in rows)
+
+
+def figures(row: Row) -> dict[str, Any]:
+    values = row.contenders[row.ours[0]].values
+    return {name: value for name, value in values.items() if isinstance(value, (int, float))}
+
+
+def values_table(rows: list[Row]) -> list[str]:
+    names = list(dict.fromkeys(name for row in rows for name in figures(row)))
+    heads = ["case", *names]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows:
+        found = figures(row)
+        lines.append(
+            "| "
+            + " | ".join([row.case, *(f"{found[name]:g}" if name in found else "–" for name in names)])
+            + " |"
+        )
     return lines
 
 

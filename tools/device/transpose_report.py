@@ -43,12 +43,14 @@ def automatic(problem):
     return dispatch.choose(PATHS, problem, dispatch.Policy(), capability.probe(0), None).path.name
 
 
-def one_row(bench, size, m, n, batch, in_place):
+def shape_rows(bench, size, m, n, batch, in_place):
+    """Return the row of a transpose with the fastest device copy as its ceiling, and the row of all copies."""
     problem = problem_for(size, m, n, batch, in_place)
     pairs = bench.buffers(m * n * batch * size)
     paths = {"warpfront": automatic(problem)}
     for path in ("portable", "sm_80", "sm_90"):
-        if path == "portable" or plans.why_not_streamed(problem, whole_chunks=path == "sm_90") is None:
+        fits = path == "portable" or plans.why_not_streamed(problem, whole_chunks=path == "sm_90") is None
+        if fits and path != paths["warpfront"]:
             paths[f"warpfront {path}"] = path
     ours = {name: bench.ours(problem, as_tuned(path), pairs) for name, path in paths.items()}
     right = {name: bench.right(problem, calls, pairs) for name, calls in ours.items()}
@@ -61,27 +63,22 @@ def one_row(bench, size, m, n, batch, in_place):
             samples.seconds,
             right=not wrong,
             detail=wrong,
-            algorithm=plans.plan(problem, paths[name]).expression if name in paths else "",
+            algorithm=plans.plan(problem, paths[name]).expression if name in paths else name,
             bytes=moved,
             calls_per_sample=samples.calls_per_sample,
             warmup=1,
             first_call_seconds=samples.first_call_seconds,
         )
+    copies = {name: found.pop(name) for name in COPY_NAMES}
+    found["device copy"] = min(copies.values(), key=lambda one: one.median)
     if size == 2:
         found["torch"] = refused("not offered", "PyTorch has few operations on uint16")
-    copy = min((name for name in COPY_NAMES), key=lambda name: found[name].median)
     sizes = f"{m} x {n}" if batch == 1 else f"{batch} x {m} x {n}"
-    return Row(
-        f"{sizes}, {DTYPES[size]}",
-        "transpose in place" if in_place else "transpose",
-        {"m": m, "n": n, "batch": batch, "itemsize": size},
-        DTYPES[size],
-        "hashed bits",
-        1,
-        list(ours),
-        found,
-        reference=copy,
-    )
+    case, shapes = f"{sizes}, {DTYPES[size]}", {"m": m, "n": n, "batch": batch, "itemsize": size}
+    what = "transpose in place" if in_place else "transpose"
+    common = (shapes, DTYPES[size], "hashed bits", 1)
+    rows = [Row(case, what, *common, list(ours), found, reference="device copy")]
+    return rows if in_place else [*rows, Row(case, "copy", *common, [], copies)]
 
 
 def _record(name, rows, options, dry):
@@ -98,7 +95,7 @@ def shapes_record(bench, out, dry, deadline):
             if perf_counter() > deadline:
                 print(f"out of time before {size} bytes {m} x {n}", flush=True)
                 return rows
-            rows.append(one_row(bench, size, m, n, batch, in_place))
+            rows += shape_rows(bench, size, m, n, batch, in_place)
         write(_record("transpose", rows, {"samples": 9, "target_seconds": 1e-3}, dry), out / "transpose.json")
     return rows
 
@@ -213,6 +210,8 @@ def summary(done):
     """Return a line for each shape: our share of the fastest copy, path by path, for each element size."""
     lines, shapes = [], {}
     for row in done.get("shapes", []):
+        if row.reference is None:
+            continue
         copy = row.contenders[row.reference].median
         texts = [
             f"{name.removeprefix('warpfront').strip() or 'auto'} {100 * copy / row.contenders[name].median:.0f}"

@@ -190,9 +190,12 @@ template <int B, int TR, int TC, int Threads>
 WF_DEVICE void drain_unaligned(const padded_tile<B, TR, TC>& s, u8* dst, i64 pitch, i64 rows, i64 columns, bool head) {
   typedef element<B> E;
   constexpr int P = E::kPacked, V = E::kChunk, N = E::kWordsPerChunk, kSlots = (TR - V) / V;
-  for (int item = static_cast<int>(threadIdx.x); item < kSlots * TC; item += Threads) {
+  constexpr int kEach = (kSlots * TC + Threads - 1) / Threads;
+  WF_UNROLL
+  for (int i = 0; i < kEach; ++i) {
+    const int item = static_cast<int>(threadIdx.x) + i * Threads;
     const int c = item / kSlots, j = item % kSlots;
-    if (c >= columns) break;
+    if (item >= kSlots * TC || c >= columns) continue;
     u8* const row = dst + c * pitch;
     const int skipped = static_cast<int>(16 - offset_in_chunk(row)) % 16 / B, r = skipped + j * V;
     vec16 v = {{0, 0, 0, 0}};
