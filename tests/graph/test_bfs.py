@@ -148,6 +148,22 @@ def test_queue_at_its_bound(variant):
     assert 2 * n <= plans.capacity(n, graph.arcs, piece) == n + graph.arcs // piece
 
 
+@pytest.mark.simt
+def test_few_long_lists_are_shared():
+    """One item of many arcs, sliced among warps; and hubs of many pieces found in one step."""
+    hubs = [Graph.from_edges(np.zeros(700, int), np.arange(1, 701)), FAMILIES["complete"]()]
+    spokes = np.arange(1, 6)
+    hubs.append(
+        Graph.from_edges(np.r_[np.zeros(5, int), np.repeat(spokes, 90)], np.r_[spokes, np.arange(6, 456)])
+    )
+    for graph in hubs:
+        for source in (0, graph.n - 1):
+            for piece in (None, 16):
+                options = Options("push", 15.0, 18.0, None)
+                dist, parent, _, _ = search(graph, [source], "persistent", options, piece=piece)
+                same((dist, parent), *_reference.serial_bfs(graph.ptr, graph.ind, [source]), (graph, source))
+
+
 def test_capacity_is_a_bound():
     rng = np.random.default_rng(0)
     for _ in range(200):

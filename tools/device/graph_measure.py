@@ -327,37 +327,26 @@ def ladder(dry):
     return {"runs": runs}
 
 
-def blocks(dry):
-    """Blocks on a multiprocessor: more latency hidden, a slower grid barrier."""
+def shapes(dry):
+    """Threads of a block of the persistent kernel: as many warps either way, fewer or more blocks at the barrier."""
     if dry:
         return {"runs": []}
     import numpy as np
 
-    from warpfront.graph import _bfs_device, grid, kronecker
-    from warpfront.graph._bfs_cpu import Options
+    from warpfront.graph import grid, kronecker, read_graph
 
     runs = []
-    for name, graph in (
-        ("kron22", kronecker(22, device="cuda")),
-        ("grid2048", grid(2048, 2048, device="cuda")),
-    ):
-        source = np.array([int(graph.degrees().argmax())])
-        for each in (1, 2):
-            seconds = []
-            for _ in range(6):
-                machine = _bfs_device.Gpu(each)
-                found = _bfs_device.search(
-                    graph, source, Options("auto", 15.0, 18.0, None), "persistent", machine
-                )
-                seconds.append(found.seconds)
-            runs.append(
-                {
-                    "graph": name,
-                    "blocks_per_sm": each,
-                    "blocks": found.workers,
-                    "median_us": 1e6 * float(np.median(seconds[1:])),
-                }
-            )
+    roads = read_graph(DATA / "luxembourg_osm.mtx.gz").to_device()
+    graphs = {
+        "kron22": kronecker(22, device="cuda"),
+        "grid2048": grid(2048, 2048, device="cuda"),
+        "roads": roads,
+    }
+    for name, graph in graphs.items():
+        source = int(graph.degrees().argmax())
+        for threads in (512, 1024):
+            seconds = replayed(graph, source, "persistent", threads, repeats=3)
+            runs.append({"graph": name, "threads": threads, "median_us": 1e6 * float(np.median(seconds))})
     return {"runs": runs}
 
 
@@ -377,5 +366,5 @@ SECTIONS = {
     "uniform": uniform,
     "kron24": lambda dry: kron(24, dry),
     "ladder": ladder,
-    "blocks": blocks,
+    "shapes": shapes,
 }

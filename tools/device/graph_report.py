@@ -18,8 +18,8 @@ def summary(found):
     for run in found["ladder"].get("runs", []):
         steps.setdefault(run["graph"], []).append(f"{run['variant']} {run['median_us']:.0f}")
     lines += [f"ladder {graph} (us): " + ", ".join(values) for graph, values in steps.items()]
-    for run in found["blocks"].get("runs", []):
-        lines.append(f"{run['graph']} {run['blocks_per_sm']} blocks/SM: {run['median_us']:.0f} us")
+    for run in found["shapes"].get("runs", []):
+        lines.append(f"{run['graph']} {run['threads']} threads a block: {run['median_us']:.0f} us")
     return "\n".join(lines)
 
 

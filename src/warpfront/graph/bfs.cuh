@@ -117,7 +117,16 @@ WF_DEVICE bool offer(const search& s, u32 u, u32 v, u32 next, tally& t) {
   return true;
 }
 
-// The first item of a found vertex, and how many there are.
+// The lane whose running sum is the first beyond k. All lanes call.
+WF_DEVICE int owner_of(u32 upto, u32 k) {
+  int owner = 0;
+  WF_UNROLL
+  for (int d = kWarp / 2; d > 0; d >>= 1)
+    if (__shfl_sync(kFullMask, upto, owner + d - 1) <= k) owner += d;
+  return owner;
+}
+
+// A found vertex with its arcs.
 struct entry {
   i64 first;
   i64 degree;
@@ -140,23 +149,26 @@ WF_DEVICE entry close_vertex(const search& s, u32 v, tally& t) {
   return entry{first, degree, v};
 }
 
-// All lanes call: the pieces after the first of each lane's vertex in `many` go straight to the queue.
-
-WF_DEVICE void put_further_pieces(vec16* out, u64* tail, u32 piece, u32 many, i64 first, i64 degree,
-                                                       u32 v) {
-  while (many != 0) {
-    const int from = __ffs(static_cast<int>(many)) - 1;
-    many &= many - 1;
-    const i64 begin = __shfl_sync(kFullMask, first, from), arcs = __shfl_sync(kFullMask, degree, from);
-    const u32 whose = __shfl_sync(kFullMask, v, from);
-    const i64 pieces = (arcs - 1) / piece;
-    u64 at = 0;
-    if (lane_id() == 0) at = atomicAdd(tail, static_cast<u64>(pieces));
-    at = __shfl_sync(kFullMask, at, 0);
-    for (i64 k = lane_id(); k < pieces; k += kWarp) {
-      const i64 skip = (k + 1) * piece;
-      store16(out + at + k, item_of(begin + skip, static_cast<u32>(min_of<i64>(arcs - skip, piece)), whose));
-    }
+// All lanes call: the pieces after the first of each lane's vertex (of `pieces` more) go straight to the queue, with one
+// reservation for all.
+WF_DEVICE void put_further_pieces(vec16* out, u64* tail, u32 piece, u32 pieces, const entry& e) {
+  u32 upto = pieces;
+  WF_UNROLL
+  for (int d = 1; d < kWarp; d <<= 1) {
+    const u32 other = __shfl_up_sync(kFullMask, upto, d);
+    if (lane_id() >= d) upto += other;
+  }
+  const u32 total = __shfl_sync(kFullMask, upto, kWarp - 1);
+  u64 at = 0;
+  if (lane_id() == 0) at = atomicAdd(tail, static_cast<u64>(total));
+  at = __shfl_sync(kFullMask, at, 0);
+  for (u32 first = 0; first < total; first += kWarp) {
+    const u32 k = first + lane_id();
+    const int owner = owner_of(upto, k);
+    const u32 before = __shfl_sync(kFullMask, upto - pieces, owner), v = __shfl_sync(kFullMask, e.v, owner);
+    const i64 origin = __shfl_sync(kFullMask, e.first, owner), arcs = __shfl_sync(kFullMask, e.degree, owner);
+    const i64 skip = static_cast<i64>(k - before + 1) * piece;
+    if (k < total) store16(out + at + k, item_of(origin + skip, static_cast<u32>(min_of<i64>(arcs - skip, piece)), v));
   }
 }
 
@@ -191,8 +203,8 @@ WF_DEVICE void put(const search& s, stage& q, bool mine, const entry& e) {
     q.buffer[q.held + rank] = item_of(e.first, length, e.v);
   }
   q.held += static_cast<u32>(__popc(mask));
-  const u32 many = __ballot_sync(kFullMask, mine && e.degree > static_cast<i64>(s.piece));
-  if (many != 0) put_further_pieces(q.out, q.tail, s.piece, many, e.first, e.degree, e.v);
+  const u32 further = mine && e.degree > static_cast<i64>(s.piece) ? static_cast<u32>((e.degree - 1) / s.piece) : 0;
+  if (__any_sync(kFullMask, further != 0)) put_further_pieces(q.out, q.tail, s.piece, further, e);
   if (q.held > kStage - kWarp) flush(q);
 }
 
@@ -211,11 +223,7 @@ WF_DEVICE void push_batch(const search& s, const vec16& item, Sink sink) {
   const u32 total = __shfl_sync(kFullMask, upto, kWarp - 1);
   for (u32 at = 0; at < total; at += kWarp) {
     const u32 arc = at + lane_id();
-    // The owner is the first lane whose running sum passes the arc.
-    int owner = 0;
-    WF_UNROLL
-    for (int d = kWarp / 2; d > 0; d >>= 1)
-      if (__shfl_sync(kFullMask, upto, owner + d - 1) <= arc) owner += d;
+    const int owner = owner_of(upto, arc);
     const i64 origin = __shfl_sync(kFullMask, first, owner);
     const u32 u = __shfl_sync(kFullMask, item.w[3], owner);
     sink(arc < total, u, arc < total ? static_cast<u32>(__ldg(s.ind + origin + arc)) : 0);
@@ -245,9 +253,9 @@ WF_DEVICE u32 select_bit(u32 word, u32 k) {
 }
 
 // 32 words of a bitmap, one a lane: their set bits are taken 32 at a time, all lanes busy but in the last round.
-// visit(active, owner lane, vertex) is called by all lanes.
+// visit(active, owner lane, vertex) is called by all lanes. `first` is the number of lane 0's word.
 template <typename Visit>
-WF_DEVICE void each_bit(u32 word, i64 group, Visit visit) {
+WF_DEVICE void each_bit(u32 word, i64 first, Visit visit) {
   const u32 own = static_cast<u32>(__popc(word));
   u32 upto = own;
   WF_UNROLL
@@ -258,13 +266,10 @@ WF_DEVICE void each_bit(u32 word, i64 group, Visit visit) {
   const u32 total = __shfl_sync(kFullMask, upto, kWarp - 1);
   for (u32 at = 0; at < total; at += kWarp) {
     const u32 k = at + lane_id();
-    int owner = 0;
-    WF_UNROLL
-    for (int d = kWarp / 2; d > 0; d >>= 1)
-      if (__shfl_sync(kFullMask, upto, owner + d - 1) <= k) owner += d;
+    const int owner = owner_of(upto, k);
     const u32 bits = __shfl_sync(kFullMask, word, owner), before = __shfl_sync(kFullMask, upto - own, owner);
     const bool active = k < total;
-    const u32 v = active ? static_cast<u32>((group * kWarp + owner) * 32) + select_bit(bits, k - before) : 0;
+    const u32 v = active ? static_cast<u32>((first + owner) * 32) + select_bit(bits, k - before) : 0;
     visit(active, owner, v);
   }
 }
@@ -272,17 +277,21 @@ WF_DEVICE void each_bit(u32 word, i64 group, Visit visit) {
 // Arcs a lane looks at by itself before the warp helps with the rest of its list.
 constexpr int kAlone = 8;
 
-// Pull for the 1024 vertices of a group: each that is not closed looks for the first arc from the frontier.
-// `found` is 32 words of shared memory of this warp.
+// Words of a group: 32, or fewer where that leaves warps without work.
+WF_DEVICE i64 words_each(const search& s, i64 warps) { return min_of<i64>(kWarp, (s.words + warps - 1) / warps); }
+
+// Pull for the vertices of a group of `each` words, 1024 at most: each that is not closed looks for the first arc from
+// the frontier. `found` is 32 words of shared memory of this warp.
 template <bool Trace>
-WF_DEVICE void pull_group(const search& s, i64 group, u32 front_at, u32 next, u32* found, tally& t) {
+WF_DEVICE void pull_group(const search& s, i64 group, i64 each, u32 front_at, u32 next, u32* found, tally& t) {
   const int lane = lane_id();
-  const i64 w = group * kWarp + lane;
-  const u32 closed = w < s.words ? s.bits[w] : 0xffffffffu;
+  const i64 w = group * each + lane;
+  const bool mine = lane < each && w < s.words;
+  const u32 closed = mine ? s.bits[w] : 0xffffffffu;
   const u32* const front = s.bits + front_at * s.words;
   found[lane] = 0;
   __syncwarp();
-  each_bit(~closed, group, [&](bool active, int owner, u32 v) {
+  each_bit(~closed, group * each, [&](bool active, int owner, u32 v) {
     i64 k = 0, last = 0, first = 0;
     if (active) first = s.in_ptr[v], last = s.in_ptr[static_cast<i64>(v) + 1];
     u32 u = kNoVertex;
@@ -326,10 +335,10 @@ WF_DEVICE void pull_group(const search& s, i64 group, u32 front_at, u32 next, u3
     }
   });
   __syncwarp();
-  if (w < s.words) {
-    const u32 mine = peek_shared(found + lane);
-    s.bits[(3 - front_at) * s.words + w] = mine;
-    if (mine) s.bits[w] = closed | mine;
+  if (mine) {
+    const u32 hits = peek_shared(found + lane);
+    s.bits[(3 - front_at) * s.words + w] = hits;
+    if (hits) s.bits[w] = closed | hits;
   }
   __syncwarp();
 }
@@ -338,10 +347,10 @@ WF_DEVICE void pull_group(const search& s, i64 group, u32 front_at, u32 next, u3
 WF_DEVICE u32 front_of(u32 level) { return 1 + (level & 1); }
 
 // The vertices of a group of the frontier's bitmap go to the queue.
-WF_DEVICE void compact_group(const search& s, i64 group, u32 front_at, stage& q) {
-  const i64 w = group * kWarp + lane_id();
-  const u32 word = w < s.words ? s.bits[front_at * s.words + w] : 0;
-  each_bit(word, group, [&](bool active, int, u32 v) {
+WF_DEVICE void compact_group(const search& s, i64 group, i64 each, u32 front_at, stage& q) {
+  const i64 w = group * each + lane_id();
+  const u32 word = lane_id() < each && w < s.words ? s.bits[front_at * s.words + w] : 0;
+  each_bit(word, group * each, [&](bool active, int, u32 v) {
     entry e = {0, 0, v};
     if (active) e.first = s.ptr[v], e.degree = s.ptr[static_cast<i64>(v) + 1] - e.first;
     put(s, q, active, e);

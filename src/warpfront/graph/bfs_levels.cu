@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(Threads) bfs_pull(WF_SEARCH_ARGUMENTS, int lev
   tally t = no_tally();
   const i64 group = (static_cast<i64>(blockIdx.x) * Threads + threadIdx.x) / kWarp;
   if (group * kWarp < s.words)
-    pull_group<Trace>(s, group, front_of(level), level + 1, m.found[threadIdx.x / kWarp], t);
+    pull_group<Trace>(s, group, kWarp, front_of(level), level + 1, m.found[threadIdx.x / kWarp], t);
   end_level<Threads, Trace>(m, q, t, slot);
 }
 
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(Threads) bfs_compact(WF_SEARCH_ARGUMENTS, int 
   const u32 level = static_cast<u32>(level_);
   stage q = stage_of(m, half_of(s, level), slot_of(s, level) + kItems);
   const i64 group = (static_cast<i64>(blockIdx.x) * Threads + threadIdx.x) / kWarp;
-  if (group * kWarp < s.words) compact_group(s, group, front_of(level), q);
+  if (group * kWarp < s.words) compact_group(s, group, kWarp, front_of(level), q);
   end_level<Threads, false>(m, q, no_tally(), slot_of(s, level));
 }
 

@@ -46,10 +46,10 @@ WF_DEVICE void put_narrow(const search& s, const ring& r, bool mine, const entry
   const vec16 item = item_of(e.first, static_cast<u32>(min_of<i64>(e.degree, s.piece)), e.v);
   if (mine && at < r.size) r.items[at] = item;
   if (mine && at >= r.size) store16(r.out + atomicAdd(r.tail, u64(1)), item);
-  const u32 many = __ballot_sync(kFullMask, mine && e.degree > static_cast<i64>(s.piece));
-  if (many == 0) return;
+  const u32 further = mine && e.degree > static_cast<i64>(s.piece) ? static_cast<u32>((e.degree - 1) / s.piece) : 0;
+  if (!__any_sync(kFullMask, further != 0)) return;
   if (lane_id() == 0) atomicOr(&r.c->spilled, 1u);
-  put_further_pieces(r.out, r.tail, s.piece, many, e.first, e.degree, e.v);
+  put_further_pieces(r.out, r.tail, s.piece, further, e);
 }
 
 WF_DEVICE void clear_counts(narrow_counts& c) {

@@ -68,7 +68,8 @@ WF_DEVICE void decide(const search& s, block_memory<Threads>& m, progress& p) {
   else if (pull) act = p.pulled ? kPull : kPullFromQueue;
   else if (p.pulled) act = kPushFromBits;
   else if (items <= narrow_limits<Threads>::kItems && out <= narrow_limits<Threads>::kOut) act = kNarrow;
-  m.plan[kPlanItems] = items, m.plan[kPlanDo] = static_cast<u64>(act), m.plan[kPlanOpen] = p.open;
+  m.plan[kPlanItems] = items, m.plan[kPlanDo] = static_cast<u64>(act);
+  m.plan[kPlanOut] = out, m.plan[kPlanOpen] = p.open;
   if (blockIdx.x == 0) {
     u64* const control = s.control;
     control[kReached] += found, control[kReachedArcs] += out;
@@ -91,8 +92,15 @@ WF_DEVICE void log_after(const search& s, u32 level, bool pulled, progress& p) {
   p.clock = clock;
 }
 
+// With few items of many arcs, several warps share one: a warp's slice of its item.
+WF_DEVICE vec16 slice_of(const vec16& item, u32 slice, u32 slices) {
+  const u32 begin = static_cast<u32>(static_cast<u64>(item.w[2]) * slice / slices);
+  const u32 end = static_cast<u32>(static_cast<u64>(item.w[2]) * (slice + 1) / slices);
+  return item_of(first_of(item) + begin, end - begin, item.w[3]);
+}
+
 template <int Threads, bool Trace>
-WF_DEVICE void push_level(const search& s, block_memory<Threads>& m, u32 level, u64 items) {
+WF_DEVICE void push_level(const search& s, block_memory<Threads>& m, u32 level, u64 items, u64 out) {
   u64* const slot = slot_of(s, level + 1);
   stage q = stage_of(m, half_of(s, level + 1), slot + kItems);
   tally t = no_tally();
@@ -101,11 +109,14 @@ WF_DEVICE void push_level(const search& s, block_memory<Threads>& m, u32 level, 
   const u64 warp = (static_cast<u64>(threadIdx.x / kWarp) * gridDim.x) + blockIdx.x;
   u64 each = (items + warps - 1) / warps;
   each = each > kWarp ? kWarp : each;
-  u64 at = warp * each;
+  // A slice has 32 arcs or more.
+  const u64 slices = items * 2 > warps ? 1 : max_of<u64>(1, min_of<u64>(warps / items, out / items / kWarp));
+  u64 at = warp / slices * each;
   while (at < items) {
     const u64 k = at + lane_id();
     vec16 item = {{0, 0, 0, 0}};
     if (lane_id() < static_cast<int>(each) && k < items) item = load16(from + k);
+    if (slices > 1) item = slice_of(item, static_cast<u32>(warp % slices), static_cast<u32>(slices));
     push_items<Trace>(s, item, level + 1, t, q);
     if (warps * each >= items) break;
     u64 taken = 0;
@@ -122,9 +133,10 @@ WF_DEVICE void pull_level(const search& s, block_memory<Threads>& m, u32 level) 
   tally t = no_tally();
   const u64 warps = static_cast<u64>(gridDim.x) * Threads / kWarp;
   u64 group = (static_cast<u64>(threadIdx.x / kWarp) * gridDim.x) + blockIdx.x;
-  const u64 groups = static_cast<u64>((s.words + kWarp - 1) / kWarp);
+  const i64 each = words_each(s, static_cast<i64>(warps));
+  const u64 groups = static_cast<u64>((s.words + each - 1) / each);
   while (group < groups) {
-    pull_group<Trace>(s, static_cast<i64>(group), front_of(level), level + 1, m.found[threadIdx.x / kWarp], t);
+    pull_group<Trace>(s, static_cast<i64>(group), each, front_of(level), level + 1, m.found[threadIdx.x / kWarp], t);
     if (warps >= groups) break;
     u64 taken = 0;
     if (lane_id() == 0) taken = atomicAdd(slot + kTake, u64(1));
@@ -153,8 +165,9 @@ WF_DEVICE void compact_level(const search& s, block_memory<Threads>& m, u32 leve
   u64* const slot = slot_of(s, level);
   stage q = stage_of(m, half_of(s, level), slot + kItems);
   const i64 warps = static_cast<i64>(gridDim.x) * Threads / kWarp;
-  for (i64 g = static_cast<i64>(threadIdx.x / kWarp) * gridDim.x + blockIdx.x; g * kWarp < s.words; g += warps)
-    compact_group(s, g, front_of(level), q);
+  const i64 each = words_each(s, warps);
+  for (i64 g = static_cast<i64>(threadIdx.x / kWarp) * gridDim.x + blockIdx.x; g * each < s.words; g += warps)
+    compact_group(s, g, each, front_of(level), q);
   end_level<Threads, false>(m, q, no_tally(), slot);
 }
 
@@ -164,7 +177,7 @@ WF_DEVICE void compact_level(const search& s, block_memory<Threads>& m, u32 leve
 
 // Queue, bits, control and sources are the search's; see bfs.cuh. `first` is the source when there is one.
 template <int Threads, bool Trace>
-__global__ void __launch_bounds__(Threads, 2)
+__global__ void __launch_bounds__(Threads, 1024 / Threads < 1 ? 1 : 1024 / Threads)
     bfs_persistent(const long long* ptr, const int* ind, const long long* in_ptr, const int* in_ind, unsigned* dist,
                    unsigned* parent, void* queue, unsigned* bits, unsigned long long* control,
                    const long long* sources, long long first, long long n_sources) {
@@ -212,7 +225,7 @@ __global__ void __launch_bounds__(Threads, 2)
     }
     const bool pull = act == kPull || act == kPullFromQueue;
     if (pull) pull_level<Threads, Trace>(s, m, p.level);
-    else push_level<Threads, Trace>(s, m, p.level, m.plan[kPlanItems]);
+    else push_level<Threads, Trace>(s, m, p.level, m.plan[kPlanItems], m.plan[kPlanOut]);
     grid_barrier(barrier, ++p.round);
     if (thread == kLogger<Threads>) log_after(s, p.level, pull, p);
     ++p.level;
