@@ -11,7 +11,7 @@ import pytest
 from warpfront import batched
 from warpfront.backend import capability, cuda
 from warpfront.batched import _batched_cuda as plans
-from warpfront.batched import _call
+from warpfront.batched import _device
 from warpfront.errors import InvalidValueError, NotSupportedError
 
 SEEN = capability.Capability(
@@ -53,7 +53,9 @@ def launches(monkeypatch):
     fake = types.ModuleType("cupy")
     fake.empty = lambda shape, dtype: FakeArray(np.empty(shape, dtype))
     fake.cuda = types.SimpleNamespace(
-        Device=lambda device: nullcontext(), get_current_stream=lambda: types.SimpleNamespace(ptr=7)
+        Device=lambda device: nullcontext(),
+        get_current_stream=lambda: types.SimpleNamespace(ptr=7),
+        runtime=types.SimpleNamespace(getDevice=lambda: 0),
     )
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(capability, "probe", lambda device: SEEN)
@@ -70,10 +72,10 @@ def launches(monkeypatch):
         return types.SimpleNamespace(launch=launch)
 
     monkeypatch.setattr(cuda, "load", load)
-    for cached in (plans._prepared, _call._check_device):
+    for cached in (plans.prepared, _device._check_device):
         cached.cache_clear()
     yield made
-    for cached in (plans._prepared, _call._check_device):
+    for cached in (plans.prepared, _device._check_device):
         cached.cache_clear()
 
 

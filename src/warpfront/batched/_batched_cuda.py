@@ -34,6 +34,7 @@ __all__ = [
     "launch",
     "limits_of",
     "plan",
+    "prepared",
     "shared_bytes",
     "subset",
 ]
@@ -323,8 +324,11 @@ def limits_of(device: int) -> Limits:
 
 
 @lru_cache(maxsize=4096)
-def _prepared(problem: BatchedProblem, variant: str, device: int) -> tuple[cuda.Kernel, Plan]:
-    """Kernel and plan; kept, so that a repeated call goes straight to the launch."""
+def prepared(problem: BatchedProblem, variant: str, device: int) -> tuple[cuda.Kernel, Plan]:
+    """Return kernel and plan; kept, so that a repeated call goes straight to the launch.
+
+    Errors as `plan`, and those of the compiler.
+    """
     made = plan(problem, variant, limits_of(device))
     return cuda.load(made.source, made.expression, made.signature, device, OPTIONS), made
 
@@ -338,6 +342,6 @@ def launch(
     stream: int,
 ) -> None:
     """Queue one launch: ``pointers`` in the kernel's order, then sizes, then ``numbers``."""
-    kernel, made = _prepared(problem, variant, device)
+    kernel, made = prepared(problem, variant, device)
     arguments: tuple[Any, ...] = pointers + made.tail + numbers
     kernel.launch(stream, made.blocks, made.threads, arguments)

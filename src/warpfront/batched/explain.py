@@ -9,7 +9,7 @@ import numpy as np
 from warpfront.backend import capability
 from warpfront.backend.dispatch import Decision
 from warpfront.batched import _batched_cuda as plans
-from warpfront.batched._call import CC_MIN
+from warpfront.batched._device import CC_MIN
 from warpfront.errors import InvalidValueError, NotSupportedError
 
 __all__ = ["explain_batched", "shared_memory_table"]
