@@ -68,22 +68,29 @@ def compile_one(job):
     }
 
 
-def all_jobs(arch):
+# What is still open; --tune all has the rest.
+OPEN = [(size, shape) for size in (1, 2) for shape in (ODD[0], SIZES[:1] * 2, SIZES[1:] * 2)]
+OPEN += [(4, ODD[0]), (8, ODD[0])]
+ALL = [(size, shape) for size in (4, 8, 1, 2, 16) for shape in (SIZES[:1] * 2, SIZES[1:] * 2, ODD[0])]
+
+
+def all_jobs(arch, cases, policies_too):
     jobs = {(file, name, arch, ()) for file, names, _ in plans.instantiations() for name in names}
-    for size in PORTABLE:
-        for m, n in (SIZES[:1] * 2, ODD[0]):
-            problem = problem_for(size, m, n)
-            for v in first_round(size, m != n):
-                made = plans.plan(problem, v[0], tile=v[1])
+    for size, (m, n) in cases:
+        problem = problem_for(size, m, n)
+        for v in first_round(size, m != n):
+            made = plans.plan(problem, v[0], tile=v[1])
+            more = []
+            if policies_too:
                 more = [Variant((*v[:5], k)) for k in least_blocks(*v[:2])]
                 if v[0] == "portable":
                     more += [Variant((*v[:3], a, b, 1)) for a, b in policies()]
-                jobs |= {(made.source, made.expression, arch, w.defines) for w in (v, *more)}
+            jobs |= {(made.source, made.expression, arch, w.defines) for w in (v, *more)}
     return sorted(jobs, key=str)
 
 
-def build_all(arch):
-    started, jobs = perf_counter(), all_jobs(arch)
+def build_all(arch, cases, policies_too):
+    started, jobs = perf_counter(), all_jobs(arch, cases, policies_too)
     # Spawned, not forked: this process may hold a CUDA context already.
     with ProcessPoolExecutor(min(16, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         done = list(pool.map(compile_one, jobs, chunksize=4))
@@ -243,18 +250,9 @@ def check_variants(bench):
     return count
 
 
-def timing(bench, out, seconds):
+def timing(bench, out, seconds, jobs):
     """The tuning, most wanted first, then the records."""
     tables = []
-    jobs = [
-        (4, SIZES[:1] * 2),
-        (8, SIZES[:1] * 2),
-        (4, SIZES[1:] * 2),
-        (8, SIZES[1:] * 2),
-        (1, ODD[0]),
-        (2, ODD[0]),
-    ]
-    jobs += [(size, (side, side)) for size in (1, 2, 16) for side in SIZES] + [(4, ODD[0]), (8, ODD[0])]
     for size, (m, n) in jobs:
         if perf_counter() - STARTED > seconds - 18:
             print(f"out of time before tuning {size} bytes {m} x {n}", flush=True)
@@ -274,6 +272,7 @@ def main():
     parser.add_argument("--phase", choices=("check", "time"), default="check")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     parser.add_argument("--dry", action="store_true")
+    parser.add_argument("--tune", choices=("open", "all"), default="open")
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--seconds", type=float, default=None)
     options = parser.parse_args()
@@ -297,7 +296,8 @@ def main():
         from warpfront.backend import capability
 
         arch = capability.probe(0).arch
-    section("build", lambda: build_all(arch))
+    cases = ALL if options.tune == "all" else OPEN
+    section("build", lambda: build_all(arch, cases, options.phase == "time"))
     if options.phase == "check":
         section("raw_log", lambda: raw_log(arch))
         running = {} if options.dry else start_checks(options.out)
@@ -313,7 +313,7 @@ def main():
         (options.out / "check.json").write_text(json.dumps(done, indent=1, default=str))
     else:
         bench, seconds = (DryBench() if options.dry else Bench()), options.seconds or 60
-        section("tuning", lambda: timing(bench, options.out, seconds))
+        section("tuning", lambda: timing(bench, options.out, seconds, cases))
         section("shapes", lambda: shapes_record(bench, options.out, options.dry, STARTED + seconds - 6))
         section("launch", lambda: launch_record(options.out, options.dry))
         print(summary(done), flush=True)
