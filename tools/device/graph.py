@@ -211,6 +211,11 @@ def run_sections(out, names, dry):
         temporary.write_text(json.dumps(result))
         temporary.rename(out / f"{name}.json")
         print(f"{name}: {result['section_seconds']:.1f} s", flush=True)
+    if not dry:
+        from warpfront.bench.collect import gpu_record
+
+        found = {name: read(out, name) for name in measure.SECTIONS}
+        graph_report.write_record(found, out, gpu_record)
 
 
 def main():

@@ -29,3 +29,81 @@ def line(name, run):
         f"{name:32s} {run['harmonic_mean_gteps']:8.3f} GTEPS ({run['wall_harmonic_mean_gteps']:.3f} with the call) "
         f"median {run['median_us']:.1f} us, depth {run['depth']} {replay}"
     )
+
+
+# ------------------------------------------------------------------ the record, and the page's table from it
+
+FAMILIES = {"kron22": "Kronecker 2^22", "kron24": "Kronecker 2^24", "uniform": "uniform 2^22"}
+KEPT = (
+    *("harmonic_mean_gteps", "wall_harmonic_mean_gteps", "min_gteps", "edges", "depth", "sources"),
+    *("replay_gteps", "replay_gteps512", "replay_gteps1024"),
+)
+
+
+def write_record(found, out, make_record):
+    """Write the run as a record of `warpfront.bench`: searches by family, and the ladder."""
+    from warpfront.bench.collect import collected
+    from warpfront.bench.record import Row, write
+
+    def measured(run, algorithm):
+        values = {key: run[key] for key in KEPT if key in run}
+        return collected(run["seconds"], algorithm=algorithm, values=values)
+
+    def row(case, run, variant, distribution, shapes):
+        mine = {"warpfront": measured(run, variant)}
+        return Row(case, "search", shapes, "int32", distribution, 1, ["warpfront"], mine)
+
+    rows = []
+    for name, case in FAMILIES.items():
+        part = found[name]
+        for run in part.get("runs", []):
+            if (run["alpha"], run.get("beta", 18)) == (15, 18):
+                order = ", by degree" if run.get("order") == "degree" else ""
+                shapes = {"n": part["n"], "arcs": part["arcs"]}
+                rows.append(row(case + order, run, "persistent", "edge factor 16", shapes))
+    for run in found["roads"].get("runs", []):
+        case = f"{'grid' if run['keep'] == 1 else 'streets'} {run['side']} x {run['side']}"
+        rows.append(row(case, run, "persistent", f"keep {run['keep']}", {"n": run["n"]}))
+    for run in found["real"].get("runs", []):
+        rows.append(row(f"{run['graph']}, {run['variant']}", run, run["variant"], "real", {"n": run["n"]}))
+    ladders = {}
+    for run in found["ladder"].get("runs", []):
+        ladders.setdefault(run["graph"], {})[run["variant"]] = measured(run, run["variant"])
+    for graph, steps in ladders.items():
+        rows.append(Row(graph, "ladder", {}, "int32", graph, 1, list(steps), steps))
+    write(make_record("bfs", rows, {"sources": 64, "alpha": 15, "beta": 18}), out / "bfs.json")
+
+
+def page_tables(record):
+    """Return the Markdown of docs/bfs.md's figures from a record's JSON."""
+    searches = [r for r in record["rows"] if r["operation"] == "search"]
+    lines = [
+        "| graph | vertices | depth | median | GTEPS | lowest | replayed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in searches:
+        m = r["contenders"]["warpfront"]
+        v = m["values"]
+        replays = [v[k] for k in ("replay_gteps", "replay_gteps512", "replay_gteps1024") if k in v]
+        cells = [r["case"], f"{r['shapes']['n']:,}", str(v["depth"]), time_of(m["median"])]
+        cells += [
+            f"{v['harmonic_mean_gteps']:.3g}",
+            f"{v['min_gteps']:.3g}",
+            f"{max(replays):.3g}" if replays else "",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    ladders = [r for r in record["rows"] if r["operation"] == "ladder"]
+    steps = list(dict.fromkeys(step for r in ladders for step in r["contenders"]))
+    lines += [
+        "",
+        "| step | " + " | ".join(r["case"] for r in ladders) + " |",
+        "|---" * (len(ladders) + 1) + "|",
+    ]
+    for step in steps:
+        cells = [time_of(r["contenders"][step]["median"]) if step in r["contenders"] else "" for r in ladders]
+        lines.append(f"| `{step}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def time_of(seconds):
+    return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
