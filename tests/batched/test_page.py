@@ -1,0 +1,16 @@
+"""The worked example of docs/batched.md prints what the page says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "batched.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs_as_printed():
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    expected = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == expected
