@@ -122,7 +122,7 @@ class Simt:
             pointers[1] = np.zeros(16, np.uint8)
         report = Runner.build(plans.SOURCE, [made.expression]).launch(
             made.expression,
-            made.blocks,
+            made.grid,
             made.threads,
             [*pointers, flat, *made.tail],
             shared_bytes=made.shared_bytes,

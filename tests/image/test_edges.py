@@ -42,9 +42,12 @@ def test_images_smaller_than_the_kernel(backend, size, border):
 
 
 @pytest.mark.parametrize("border", BORDERS)
-@pytest.mark.parametrize("size", [(33, 47), (19, 70)], ids=str)
+@pytest.mark.parametrize("size", [(33, 47), (19, 70), (40, 80)], ids=str)
 def test_tiles_and_borders(tiled, size, border):
-    """Odd widths, several tiles; radius 2 and more, where reflect and clamp no longer agree."""
+    """Odd widths, several tiles; radius 2 and more, where reflect and clamp no longer agree.
+
+    The last size has tiles that lie inside the image with their halo, whose rows begin at multiples of 16.
+    """
     check(tiled, random_image(*size), border=border, sigma=1.1, taps=5, threshold=60)
     check(tiled, random_image(*size, seed=1), border=border, sigma=1.5, threshold=None)
 
@@ -92,6 +95,9 @@ def test_stages(tiled, border):
     check(tiled, flat, stage="sobel", border=border, gap=3)
     check(tiled, colour, stage="edges", border=border, threshold=90)  # without a blur
     check(tiled, colour, stage="sobel", border=border)
+    inner = random_image(40, 80, "gray")
+    check(tiled, inner, stage="blur", sigma=0, border=border)
+    check(tiled, inner, stage="edges", threshold=90, border=border)
 
 
 @pytest.mark.parametrize("layout", ["packed", "planar"])

@@ -43,7 +43,7 @@ def test_chain(stage, options, layout, size, channels):
     flat = image.reshape(-1)[: pixels.high]
     kernel.launch(
         made.expression,
-        made.blocks,
+        made.grid,
         made.threads,
         [*pointers, flat, *made.tail],
         shared_bytes=made.shared_bytes,

@@ -55,14 +55,15 @@ def compile_one(job):
     }
 
 
-def build(phase, arch):
+def build(phase, arch, everything):
     """Compile what the phase needs, in parallel, into the disk cache."""
     from image_bench import variants
 
     from warpfront.image import _edges_cuda as plans
 
     if phase == "check":
-        jobs = [(f, n, arch, (), "nvrtc") for f, names, _ in plans.instantiations() for n in names]
+        which_ones = plans.instantiations if everything else plans.subset
+        jobs = [(f, n, arch, (), "nvrtc") for f, names, _ in which_ones() for n in names]
         if which("nvcc"):
             jobs += [(f, n, arch, (), "nvcc") for f, names, _ in plans.subset() for n in names]
     else:
@@ -228,6 +229,9 @@ def main():
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--driver", action="store_true")
+    parser.add_argument(
+        "--all", action="store_true", help="build every instantiation, not the covering subset"
+    )
     parser.add_argument("--sections", default="kernels,steps,stages,pipeline,crossover")
     options = parser.parse_args()
     if options.driver:
@@ -240,7 +244,7 @@ def main():
 
         arch = capability.probe(0).arch
     failed = []
-    done = {"build": build(options.phase, arch)}
+    done = {"build": build(options.phase, arch, options.all)}
     if done["build"]["bad"]:
         failed.append("build")
     (options.out / "build.json").write_text(json.dumps(done, indent=1))

@@ -13,35 +13,48 @@ from warpfront.image.operation import operation
 HD = (32, 1080, 1920)
 SHAPES = {"packed": (*HD, 3), "planar": (HD[0], 3, *HD[1:]), "rgba": (*HD, 4), "gray": HD}
 EDGES = operation("edges", sigma=1.1, taps=5, threshold=100)
+GRAY = {
+    "edges": ("packed", EDGES),
+    "edges 31 taps": ("packed", operation("edges", sigma=5, threshold=100)),
+    "sobel+threshold": ("gray", operation("edges", threshold=100)),
+    "blur": ("gray", operation("blur", sigma=1.1, taps=5)),
+}
 TILES = [
-    (128, 64, 128, 8), (128, 32, 64, 8), (128, 64, 64, 16), (256, 32, 128, 8), (256, 64, 256, 8), (256, 64, 128, 16),
-    (128, 32, 128, 4), (64, 64, 64, 8), (128, 128, 256, 8), (128, 128, 128, 16), (128, 54, 96, 9), (128, 72, 128, 9),
-    (128, 60, 160, 6), (128, 60, 96, 12), (128, 120, 160, 12), (64, 72, 64, 9), (192, 54, 160, 9), (64, 120, 96, 10),
-    (128, 30, 96, 5), (128, 36, 96, 6), (64, 32, 32, 8), (64, 36, 64, 6), (256, 36, 192, 6), (384, 36, 256, 9),
+    (128, 32, 128, 4), (128, 30, 96, 5), (128, 36, 96, 6), (128, 60, 160, 6), (128, 64, 128, 8), (256, 36, 192, 6),
+    (64, 36, 64, 6), (128, 64, 256, 4), (256, 32, 256, 4), (128, 40, 160, 4), (128, 24, 96, 4), (128, 32, 64, 8),
+    (256, 64, 256, 8), (64, 64, 64, 8), (128, 48, 96, 8), (128, 48, 192, 4), (64, 32, 64, 4), (128, 72, 96, 12),
 ]  # fmt: skip
-DEFINES = ((), (("WF_LOAD16", "wf::load16_stream"),), (("WF_DOWN_RUN", "6"),), (("WF_DOWN_RUN", "11"),))
+LEAST = ((), (("WF_LEAST_THREADS", "768"),))
+DOWN = ((("WF_DOWN_RUN", "5"),), (("WF_DOWN_RUN", "6"),), (("WF_DOWN_RUN", "11"),), (("WF_DOWN_RUN", "17"),))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of running the fused kernel."""
+    """One way of running a kernel."""
 
-    expression: str
+    what: str
     tile: tuple[int, int, int, int]
     defines: tuple[tuple[str, str], ...]
 
     @property
+    def expression(self):
+        layout, what = GRAY[self.what]
+        return plans._chain(
+            3 if layout == "packed" else 0, what.radius, {"edges": 0, "blur": 1}[what.stage], self.tile
+        )
+
+    @property
     def name(self):
-        more = "".join(f" {value.rpartition(':')[2]}" for _, value in self.defines)
+        more = "".join(f" {name[3:].lower()}={value}" for name, value in self.defines)
         return "x".join(map(str, self.tile)) + more
 
 
 def variants():
-    return [
-        Variant(plans._chain(3, EDGES.radius, 0, tile), tile, defines)
-        for tile in TILES
-        for defines in DEFINES[:1]
-    ] + [Variant(plans._chain(3, EDGES.radius, 0, tile), tile, d) for tile in TILES[:4] for d in DEFINES[1:]]
+    found = [Variant("edges", tile, d) for tile in TILES for d in LEAST]
+    found += [Variant("edges", tile, d) for tile in TILES[:5] for d in DOWN]
+    for what in ("edges 31 taps", "sobel+threshold", "blur"):
+        found += [Variant(what, tile, ()) for tile in TILES]
+    return found
 
 
 def described(layout, shape):
@@ -85,9 +98,7 @@ class Bench:
         def call(stream, source, out):
             # gx in the first half of the memory, gy in the second
             pointers = (out, out + item * pixels.size)[: made.outputs]
-            kernel.launch(
-                stream, made.blocks, made.threads, (*pointers, source, *made.tail), made.shared_bytes
-            )
+            kernel.launch(stream, made.grid, made.threads, (*pointers, source, *made.tail), made.shared_bytes)
 
         return call
 

@@ -11,45 +11,40 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 import numpy as np  # noqa: E402
-from image_bench import EDGES, SHAPES, Bench, copy_calls, described, events, torch_calls, variants  # noqa: E402
+from image_bench import EDGES, GRAY, SHAPES, Bench, copy_calls, described, events, torch_calls, variants  # noqa: E402
 
 from warpfront.image import _edges_cuda as plans  # noqa: E402
 from warpfront.image.operation import operation  # noqa: E402
 
 
 def kernels(out, dry):
-    """Fused kernel, packed: every tile; then 4-byte loads, and what torch takes."""
+    """Every tile for the fused kernel, and for its relatives without a blur, with a long one, and blur alone."""
     if dry:
         for v in variants():
             plans.shared_bytes(EDGES, described("packed", SHAPES["packed"]), v.tile)
         return
     from warpfront.bench import gpu
 
-    bench, begin = Bench("packed"), perf_counter()
-    calls, wrong = {}, {}
-    for v in variants():
-        try:
-            made = bench.calls(EDGES, v.tile, v.defines)
-            bad = bench.wrong(EDGES, made)
-        except Exception as error:  # a variant that cannot run is a finding, not the end of the run
-            bad, made = f"{type(error).__name__}: {error}"[:200], None
-        if bad:
-            wrong[v.name] = bad
-        if made:
-            calls[v.name] = made
-    calls["4-byte loads"] = bench.calls(EDGES, aligned=False)
-    if bad := bench.wrong(EDGES, calls["4-byte loads"]):
-        wrong["4-byte loads"] = bad
-    calls["copy"] = copy_calls(4 * bench.pixels.size)
-    print(f"kernels: {len(calls)} contenders ready at {perf_counter() - begin:.1f} s", flush=True)
-    first = gpu.time_interleaved(calls, samples=5, target_seconds=1e-3)
-    ranked = sorted((n for n in first if n not in ("copy", "4-byte loads")), key=lambda n: first[n].median)
-    last_names = dict.fromkeys([*ranked[:4], variants()[0].name, "4-byte loads", "copy"])
-    last = gpu.time_interleaved({n: calls[n] for n in last_names}, samples=25)
-    record = {"wrong": wrong, "pixels": bench.pixels.size}
-    record["sweep_us"] = {n: 1e6 * first[n].median for n in sorted(first, key=lambda n: first[n].median)}
-    record["final"] = {n: [1e6 * s for s in v.seconds] for n, v in last.items()}
-    save(out, "kernels", record)
+    record = {"wrong": {}}
+    for layout in ("packed", "gray"):
+        bench = Bench(layout)
+        for key in (k for k, (where, _) in GRAY.items() if where == layout):
+            what, calls = GRAY[key][1], {}
+            for v in (v for v in variants() if v.what == key):
+                try:
+                    made = bench.calls(what, v.tile, v.defines)
+                    bad = bench.wrong(what, made)
+                    calls[v.name] = made
+                except Exception as error:  # a variant that cannot run is a finding, not the end of the run
+                    bad = f"{type(error).__name__}: {error}"[:200]
+                if bad:
+                    record["wrong"][f"{key} {v.name}"] = bad
+            calls["copy"] = copy_calls((4 if layout == "packed" else 2) * bench.pixels.size)
+            found = gpu.time_interleaved(calls, samples=5, target_seconds=5e-4)
+            ranked = sorted(found, key=lambda name: found[name].median)
+            record[key] = {name: 1e6 * found[name].median for name in ranked}
+            save(out, "kernels", record)
+        del bench
 
 
 def steps(out, dry):

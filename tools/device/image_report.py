@@ -59,11 +59,10 @@ def summary(out):
         return json.loads(path.read_text()) if path.is_file() else None
 
     if found := load("kernels"):
-        lines.append(f"wrong: {found['wrong'] or 'none'}")
-        lines.append(
-            "sweep us: " + ", ".join(f"{n} {t:.1f}" for n, t in list(found["sweep_us"].items())[:14])
-        )
-        lines += [f"  {n}: {median(v):.1f} us" for n, v in found["final"].items()]
+        lines.append(f"wrong: {found.pop('wrong') or 'none'}")
+        for key, times in found.items():
+            best = ", ".join(f"{name} {t:.1f}" for name, t in list(times.items())[:9])
+            lines.append(f"{key}: {best}; copy {times['copy']:.1f} us")
     if found := load("steps"):
         lines.append(
             "steps us: " + ", ".join(f"{n} {t:.1f}" for n, t in found.items() if isinstance(t, float))

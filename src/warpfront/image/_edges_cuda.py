@@ -27,9 +27,9 @@ __all__ = ["TILE", "Plan", "instantiations", "launch", "plan", "shared_bytes", "
 
 SOURCE = FilePath(__file__).parent / "edges.cu"
 # (tile columns, tile rows, threads, rows a thread finishes).
-TILE = (128, 64, 128, 8)
+TILE = (128, 32, 128, 4)
 GRAY_THREADS = 256
-MAX_GRID = 2**31 - 1
+MAX_GRID = 2**31 - 1  # across; down, a side of 2^20 has fewer than the 65535 that a launch may have
 
 FORMATS = (0, 1, 3, 4)  # gray, planar, packed
 RADII = range(16)
@@ -45,7 +45,9 @@ class Plan:
     Attributes
     ----------
     expression, signature : str
-    blocks, threads, shared_bytes : int
+    grid : tuple of int
+        Blocks in two directions.
+    threads, shared_bytes : int
     outputs : int
         Pointers to outputs that come first; the pointer to the lowest byte of the images follows.
     tail : tuple of int
@@ -54,7 +56,7 @@ class Plan:
 
     expression: str
     signature: str
-    blocks: int
+    grid: tuple[int, int]
     threads: int
     shared_bytes: int
     outputs: int
@@ -131,7 +133,7 @@ def plan(
         result = Plan(
             f"image_gray<{code}, {GRAY_THREADS}>",
             _GRAY_SIGNATURE,
-            -(-count // GRAY_THREADS),
+            (-(-count // GRAY_THREADS), 1),
             GRAY_THREADS,
             0,
             1,
@@ -143,15 +145,15 @@ def plan(
         result = Plan(
             _chain(code, operation.radius, kind, tile),
             _CHAIN_SIGNATURE,
-            pixels.batch * -(-pixels.width // columns) * -(-pixels.height // rows),
+            (pixels.batch * -(-pixels.width // columns), -(-pixels.height // rows)),
             threads,
             shared_bytes(operation, pixels, tile),
             2,
             (*layout, *_packed(operation.weights)),
         )
-    if result.blocks > MAX_GRID:
+    if result.grid[0] > MAX_GRID:
         raise NotSupportedError(
-            f"the batch needs {result.blocks} blocks, a launch has at most {MAX_GRID}: give fewer images a call"
+            f"the batch needs {result.grid[0]} blocks, a launch has at most {MAX_GRID}: give fewer images a call"
         )
     return result
 
@@ -252,4 +254,4 @@ def queue(
     )
     kernel, made = _prepared(operation, pixels, aligns, steps, device)
     pointers: tuple[Any, ...] = (dst * 2)[: made.outputs]
-    kernel.launch(stream, made.blocks, made.threads, (*pointers, src, *made.tail), made.shared_bytes)
+    kernel.launch(stream, made.grid, made.threads, (*pointers, src, *made.tail), made.shared_bytes)

@@ -18,137 +18,16 @@
 // phase 3. No block reads what another writes. Every thread reaches both; bounds are tested inside the phases.
 #include "sobel.cuh"
 #include "source.cuh"
+#include "tile.cuh"
 
-// Rows that a thread of phase 2 sums at a time.
-#ifndef WF_DOWN_RUN
-#define WF_DOWN_RUN 8
+// Threads that a multiprocessor should hold at least; it bounds the registers of one.
+#ifndef WF_LEAST_THREADS
+#define WF_LEAST_THREADS 1024
 #endif
 
 namespace wf {
 
 enum Result { kEdges = 0, kBlur = 1, kDerivatives = 2 };
-
-template <int R, int TW, int TH>
-struct geometry {
-  static constexpr int kHalo = R + 1;
-  static constexpr int kSide = kHalo <= 4 ? 4 : kHalo <= 8 ? 8 : 16;  // columns beyond the tile that are computed
-  static constexpr int kGrayRows = TH + 2 * kHalo;
-  static constexpr int kLead = kSide == 16 ? 16 : 8;  // columns before the tile in memory: its words begin at 16 bytes
-  static constexpr int kGrayWords = (TW + 2 * kLead) / 2;
-  static constexpr int kDownRows = TH + 2;
-  static constexpr int kDownWords = (TW + 2 * kSide) / 2;
-  static constexpr int kWindow = (8 + 2 * kSide) / 2;  // words a thread of phase 3 reads of a row
-  static constexpr int kBytes = 4 * (kGrayRows * kGrayWords + (R ? kDownRows * kDownWords : 0));
-};
-
-// Weights of the blur: byte k of the two arguments is weight k, up to the centre.
-template <int R>
-struct Weights {
-  static constexpr int kPairs = (R + 2) / 2;
-  u32 single[R + 1];
-  u32 even[kPairs], odd[kPairs];  // w0 w1 w2 w3, ... and 0 w0 w1 w2, ...
-
-  WF_DEVICE Weights(u64 low, u64 high) {
-    WF_UNROLL
-    for (int k = 0; k <= R; ++k) single[k] = static_cast<u32>((k < 8 ? low >> (8 * k) : high >> (8 * k - 64)) & 255);
-    WF_UNROLL
-    for (int m = 0; m < kPairs; ++m) {
-      even[m] = odd[m] = 0;
-      WF_UNROLL
-      for (int b = 0; b < 4; ++b) {
-        even[m] |= at(4 * m + b) << (8 * b);
-        odd[m] |= at(4 * m + b - 1) << (8 * b);
-      }
-    }
-  }
-  WF_DEVICE u32 at(int k) const { return k < 0 || k > 2 * R ? 0 : single[k <= R ? k : 2 * R - k]; }
-};
-
-// One granule of phase 1: Px pixels of virtual row v from virtual column x on; what no later phase uses becomes zero.
-template <int F, int Px>
-WF_DEVICE void fill_granule(const Image& image, int v, int x, int first, int last, u32* p) {
-  const int y = border_index(v, image.height, image.options.border());
-  u32 lanes[Px / 2];
-  WF_UNROLL
-  for (int i = 0; i < Px / 2; ++i) lanes[i] = 0;
-  const bool used = y >= 0 && x + Px > first && x < last;
-  if (used && !gray_pixels<F, Px>(image, y, x, lanes)) {
-    WF_UNROLL_N(1)
-    for (int i = 0; i < Px / 2; ++i) {
-      u32 word = 0;
-      WF_UNROLL_N(1)
-      for (int k = 0; k < 2; ++k) {
-        const int at = x + 2 * i + k;
-        if (at >= first && at < last) word |= gray_virtual<F>(image, y, at) << (16 * k);
-      }
-      p[i] = word;
-    }
-    return;
-  }
-  if constexpr (Px == 4) {
-    *reinterpret_cast<u64*>(p) = lanes[0] | static_cast<u64>(lanes[1]) << 32;
-  } else {
-    WF_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const vec16 four = {{lanes[4 * i], lanes[4 * i + 1], lanes[4 * i + 2], lanes[4 * i + 3]}};
-      store16(p + 4 * i, four);
-    }
-  }
-}
-
-// Phase 1. A thread owns a granule at a time: those of the tile itself first, then the sides.
-template <int F, int R, int TW, int TH, int Threads>
-WF_DEVICE void fill_gray(const Image& image, int x0, int y0, u32* gray) {
-  typedef geometry<R, TW, TH> G;
-  // The sides in granules of 4 pixels, or one of 16 where they are that wide.
-  constexpr int kPx = G::kSide == 16 ? 16 : 4, kInner = TW / 16, kOuter = 2 * G::kSide / kPx;
-  const int first = x0 - G::kHalo, last = min_of(x0 + TW, image.width) + G::kHalo, top = y0 - G::kHalo;
-  // Rows that nobody needs lie below the image's halo.
-  const int rows = min_of(G::kGrayRows, image.height + G::kHalo - top);
-  for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kInner; item += Threads) {
-    const int row = item / kInner, column = item % kInner * 16;
-    fill_granule<F, 16>(image, row < rows ? top + row : top, x0 + column, first, row < rows ? last : first,
-                        gray + row * G::kGrayWords + (G::kLead + column) / 2);
-  }
-  for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kOuter; item += Threads) {
-    const int row = item / kOuter, k = item % kOuter;
-    const int column = k < kOuter / 2 ? k * kPx - G::kSide : TW + (k - kOuter / 2) * kPx;
-    fill_granule<F, kPx>(image, row < rows ? top + row : top, x0 + column, first, row < rows ? last : first,
-                         gray + row * G::kGrayWords + (G::kLead + column) / 2);
-  }
-}
-
-// Phase 2. A thread owns two words of a row and Run rows below one another.
-template <int R, int TW, int TH, int Threads>
-WF_DEVICE void sum_down(const u32* gray, u32* down, const Weights<R>& w) {
-  typedef geometry<R, TW, TH> G;
-  constexpr int kRun = WF_DOWN_RUN, kPairs = G::kDownWords / 2, kRuns = (G::kDownRows + kRun - 1) / kRun;
-  for (int item = static_cast<int>(threadIdx.x); item < kPairs * kRuns; item += Threads) {
-    const int column = item % kPairs * 2, first = item / kPairs * kRun;
-    u32 sum[kRun][2];
-    WF_UNROLL
-    for (int o = 0; o < kRun; ++o) sum[o][0] = sum[o][1] = 0;
-    WF_UNROLL
-    for (int i = 0; i < kRun + 2 * R; ++i) {
-      if (first + i >= G::kGrayRows) break;
-      const u32* p = gray + (first + i) * G::kGrayWords + column + (G::kLead - G::kSide) / 2;
-      const u64 both = *reinterpret_cast<const u64*>(p);
-      const u32 a = static_cast<u32>(both), b = static_cast<u32>(both >> 32);
-      WF_UNROLL
-      for (int o = 0; o < kRun; ++o) {
-        const int k = i - o;
-        if (k < 0 || k > 2 * R) continue;
-        sum[o][0] += w.at(k) * a;
-        sum[o][1] += w.at(k) * b;
-      }
-    }
-    WF_UNROLL
-    for (int o = 0; o < kRun; ++o) {
-      if (first + o >= G::kDownRows) break;
-      *reinterpret_cast<u64*>(down + (first + o) * G::kDownWords + column) = sum[o][0] | static_cast<u64>(sum[o][1]) << 32;
-    }
-  }
-}
 
 // Rounded horizontal sum around pixel Q of a window of lanes, in its third byte, with the exponent above it.
 template <int R, int N>
@@ -168,30 +47,40 @@ struct Target {
   i64 pitch;
 };
 
-// Phase 3 of a blur: eight bytes a row.
-template <int R, int TW, int TH, int Run>
+// Eight blurred pixels of a row of `down`, as bytes.
+template <int R, int TW, int TH>
+WF_DEVICE void blur8(const u32* p, const Weights<R>& w, u32 (&out)[2]) {
+  typedef geometry<R, TW, TH> G;
+  u32 window[G::kWindow], sum[8];
+  read_words<G::kWindow>(p, window);
+  WF_UNROLL
+  for (int k = 0; k < 8; ++k) sum[k] = sum_across<R>(window, G::kSide + k, w);
+  WF_UNROLL
+  for (int k = 0; k < 2; ++k)
+    out[k] = __byte_perm(lanes_of_sums(sum[4 * k], sum[4 * k + 1]), lanes_of_sums(sum[4 * k + 2], sum[4 * k + 3]), 0x6420);
+}
+
+// Phase 3 of a blur: eight bytes a row. Whole: the tile lies inside the image, and rows of the output at multiples of 8.
+template <int R, int TW, int TH, int Run, bool Whole>
 WF_DEVICE void finish_blur(const u32* down, const Weights<R>& w, const Image& image, const Target& target, int x0, int y0,
                            int item) {
   typedef geometry<R, TW, TH> G;
   const int column = item % (TW / 8) * 8, run = item / (TW / 8) * Run, x = x0 + column;
-  if (x >= image.width) return;
-  for (int i = 0; i < Run; ++i) {
-    const int y = y0 + run + i;
-    if (y >= image.height) break;
-    u32 window[G::kWindow], sum[8], out[2];
-    read_words<G::kWindow>(down + (run + i + 1) * G::kDownWords + column / 2, window);
-    WF_UNROLL
-    for (int p = 0; p < 8; ++p) sum[p] = sum_across<R>(window, G::kSide + p, w);
-    WF_UNROLL
-    for (int k = 0; k < 2; ++k)
-      out[k] = __byte_perm(lanes_of_sums(sum[4 * k], sum[4 * k + 1]), lanes_of_sums(sum[4 * k + 2], sum[4 * k + 3]),
-                           0x6420);
-    store8(target.first + y * target.pitch + x, image.width - x, out, image.options.out_align());
+  const int rows = Whole ? Run : min_of(Run, image.height - y0 - run);
+  if (!Whole && x >= image.width) return;
+  const u32* line = down + (run + 1) * G::kDownWords + column / 2;
+  u8* p = target.first + (y0 + run) * target.pitch + x;
+  WF_UNROLL_N(R > 4 ? 1 : Run)
+  for (int i = 0; i < Run; ++i, line += G::kDownWords, p += target.pitch) {
+    if (!Whole && i >= rows) break;
+    u32 out[2];
+    blur8<R, TW, TH>(line, w, out);
+    store8(p, Whole ? 8 : image.width - x, out, Whole ? 8 : image.options.out_align());
   }
 }
 
-// One row of phase 3, r rows below the tile's first: what Sobel keeps of it.
-template <int R, int TW, int TH>
+// One row of phase 3, r rows below the tile's first: what Sobel keeps of it. Inner: no border of its own.
+template <int R, int TW, int TH, bool Inner>
 WF_DEVICE void keep_row(const u32* tile, const Weights<R>& w, const Image& image, int x0, int y0, int column, int r,
                         Kept& kept) {
   typedef geometry<R, TW, TH> G;
@@ -200,38 +89,66 @@ WF_DEVICE void keep_row(const u32* tile, const Weights<R>& w, const Image& image
   } else {
     const int border = image.options.border(), y = y0 + r;
     // Sobel's clamped row is the blurred image's last one.
-    const int line = border == kClamp ? max_of(0, min_of(y, image.height - 1)) - y0 : r;
+    const int line = !Inner && border == kClamp ? max_of(0, min_of(y, image.height - 1)) - y0 : r;
     u32 window[G::kWindow];
     read_words<G::kWindow>(tile + (line + 1) * G::kDownWords + column / 2, window);
     Row row;
     WF_UNROLL
     for (int p = 0; p < 10; ++p) row.at[p] = sum_across<R>(window, G::kSide - 1 + p, w);
-    const bool edge = x0 + column == 0 || x0 + column + 9 > image.width || y < 0 || y >= image.height;
-    if (edge && (border == kClamp || border == kZero)) own_border(row, image, y, x0 + column);
+    if (!Inner) {
+      const bool edge = x0 + column == 0 || x0 + column + 9 > image.width || y < 0 || y >= image.height;
+      if (edge && (border == kClamp || border == kZero)) own_border(row, image, y, x0 + column);
+    }
     kept_of_sums(row, kept);
   }
 }
 
-// Phase 3 with Sobel.
+WF_DEVICE void derivatives(const Kept& above, const Kept& here, const Kept& below, u32 (&gx)[4], u32 (&gy)[4]) {
+  WF_UNROLL
+  for (int k = 0; k < 4; ++k) {
+    gx[k] = half_twice_plus(here.difference[k], half_add(above.difference[k], below.difference[k]));
+    gy[k] = half_sub(below.smooth[k], above.smooth[k]);
+  }
+}
+
+// Phase 3 with Sobel, of a tile that lies inside the image, without a border of its own, for the usual result: the
+// threshold of |gx| + |gy|, rows of the output at multiples of 8.
+template <int R, int TW, int TH, int Run>
+WF_DEVICE void finish_inside(const u32* tile, const Weights<R>& w, const Image& image, const Target& target, int x0, int y0,
+                             int item) {
+  const int column = item % (TW / 8) * 8, run = item / (TW / 8) * Run;
+  const u32 level = image.options.half_level();
+  u8* p = target.first + (y0 + run) * target.pitch + x0 + column;
+  Kept above, here, below;
+  keep_row<R, TW, TH, true>(tile, w, image, x0, y0, column, run - 1, above);
+  keep_row<R, TW, TH, true>(tile, w, image, x0, y0, column, run, here);
+  WF_UNROLL_N(R > 4 ? 1 : Run)
+  for (int i = 0; i < Run; ++i, p += target.pitch) {
+    keep_row<R, TW, TH, true>(tile, w, image, x0, y0, column, run + i + 1, below);
+    u32 gx[4], gy[4], out[2];
+    derivatives(above, here, below, gx, gy);
+    binary8(gx, gy, level, out);
+    *reinterpret_cast<u64*>(p) = out[0] | static_cast<u64>(out[1]) << 32;
+    above = here, here = below;
+  }
+}
+
+// Phase 3 with Sobel, of any tile and for any result.
 template <int R, int Out, int TW, int TH, int Run>
 WF_DEVICE void finish_sobel(const u32* tile, const Weights<R>& w, const Image& image, const Target& target, int x0, int y0,
                             int item) {
   const int column = item % (TW / 8) * 8, run = item / (TW / 8) * Run, x = x0 + column;
   if (x >= image.width || y0 + run >= image.height) return;
   Kept above, here, below;
-  keep_row<R, TW, TH>(tile, w, image, x0, y0, column, run - 1, above);
-  keep_row<R, TW, TH>(tile, w, image, x0, y0, column, run, here);
-  WF_UNROLL_N(R > 4 ? 1 : 2)
+  keep_row<R, TW, TH, false>(tile, w, image, x0, y0, column, run - 1, above);
+  keep_row<R, TW, TH, false>(tile, w, image, x0, y0, column, run, here);
+  WF_UNROLL_N(1)
   for (int i = 0; i < Run; ++i) {
     const int y = y0 + run + i;
     if (y >= image.height) break;
-    keep_row<R, TW, TH>(tile, w, image, x0, y0, column, run + i + 1, below);
+    keep_row<R, TW, TH, false>(tile, w, image, x0, y0, column, run + i + 1, below);
     u32 gx[4], gy[4];
-    WF_UNROLL
-    for (int k = 0; k < 4; ++k) {
-      gx[k] = half_twice_plus(here.difference[k], half_add(above.difference[k], below.difference[k]));
-      gy[k] = half_sub(below.smooth[k], above.smooth[k]);
-    }
+    derivatives(above, here, below, gx, gy);
     if constexpr (Out == kDerivatives) {
       store_derivatives(target.first + y * target.pitch + 2 * x, image.width - x, gx, image.options.out_align());
       store_derivatives(target.second + y * target.pitch + 2 * x, image.width - x, gy, image.options.out_align());
@@ -244,25 +161,24 @@ WF_DEVICE void finish_sobel(const u32* tile, const Weights<R>& w, const Image& i
   }
 }
 
-// The batch's image number k. size: height | width << 32.
-WF_DEVICE Image image_at(const u8* src, i64 k, i64 batch, u64 size, u64 options, i64 pitch, i64 stride, i64 plane, int step) {
+// The image whose lowest byte is `base`. size: height | width << 32.
+WF_DEVICE Image image_at(const u8* base, u64 size, u64 options, i64 pitch, i64 plane, int step) {
   Image image;
   image.height = static_cast<int>(size & 0xffffffffu), image.width = static_cast<int>(size >> 32);
   image.options.bits = options;
   image.pitch = pitch, image.plane = plane;
-  image.base = src + k * stride;
-  image.low = -k * stride;
-  image.high = (batch - 1 - k) * stride + (image.height - 1) * pitch + static_cast<i64>(image.width - 1) * step +
-               (step == 1 ? 2 * plane + 1 : 3);
+  image.base = base;
+  image.bytes = (image.height - 1) * pitch + static_cast<i64>(image.width - 1) * step + (step == 1 ? 2 * plane + 1 : 3);
   return image;
 }
 
 }  // namespace wf
 
-// Format: of source.cuh. R: radius of the blur, 0 for none. Out: of wf::Result. Grid: tiles across, down, then images.
+// F: Format of source.cuh. R: radius of the blur, 0 for none. Out: of wf::Result. Grid: tiles across times images, tiles
+// down.
 // Run: rows a thread finishes. weights: bytes, up to the centre.
 template <int F, int R, int Out, int TW, int TH, int Threads, int Run>
-__global__ void __launch_bounds__(Threads)
+__global__ void __launch_bounds__(Threads, WF_LEAST_THREADS / Threads)
     image_chain(unsigned char* dst, unsigned char* dst2, const unsigned char* src, unsigned long long size,
                 unsigned long long options, long long src_pitch, long long src_stride, long long plane,
                 long long dst_pitch, long long dst_stride, unsigned long long weights_low, unsigned long long weights_high) {
@@ -271,24 +187,37 @@ __global__ void __launch_bounds__(Threads)
   WF_DYNAMIC_SHARED(memory);
   u32* const gray = reinterpret_cast<u32*>(memory);
   u32* const down = gray + G::kGrayRows * G::kGrayWords;
-  const u32 height = static_cast<u32>(size), width = static_cast<u32>(size >> 32);
-  const u32 across = (width + TW - 1) / TW, tiles = across * ((height + TH - 1) / TH);
-  const u32 k = blockIdx.x / tiles, t = blockIdx.x - k * tiles;
-  const int x0 = static_cast<int>(t % across) * TW, y0 = static_cast<int>(t / across) * TH;
-  const int step = F == kPacked3 || F == kPacked4 ? F : 1;
-  const Image image = image_at(src, k, gridDim.x / tiles, size, options, src_pitch, src_stride, plane, step);
-  const Weights<R> w(weights_low, weights_high);
+  const u32 across = (static_cast<u32>(size >> 32) + TW - 1) / TW, k = blockIdx.x / across;
+  const int x0 = static_cast<int>(blockIdx.x - k * across) * TW, y0 = static_cast<int>(blockIdx.y) * TH;
+  const Image image = image_at(src + k * src_stride, size, options, src_pitch, plane, step_of<F>);
 
-  fill_gray<F, R, TW, TH, Threads>(image, x0, y0, gray);
+  // The tile's halo is inside the image; the tile itself is.
+  const bool inside = x0 >= 16 && x0 + TW + 16 <= image.width && y0 >= G::kHalo && y0 + TH + G::kHalo <= image.height;
+  const bool whole = x0 + TW <= image.width && y0 + TH <= image.height && image.options.out_align() >= 8;
+  if (inside) {
+    fill_inside<F, R, TW, TH, Threads>(image, x0, y0, gray);
+  } else {
+    fill_gray<F, R, TW, TH, Threads>(image, x0, y0, gray);
+  }
   __syncthreads();
   if constexpr (R > 0) {
-    sum_down<R, TW, TH, Threads>(gray, down, w);
+    sum_down<R, TW, TH, Threads>(gray, down, weights_low, weights_high);
     __syncthreads();
   }
+  const Weights<R> w(weights_low, weights_high);
   const Target target = {dst + k * dst_stride, dst2 + k * dst_stride, dst_pitch};
+  const int border = image.options.border();
+  const bool usual = whole && image.options.binary() && !image.options.euclidean() &&
+                     (R == 0 || inside || (border != kClamp && border != kZero));
   for (int item = static_cast<int>(threadIdx.x); item < TW / 8 * (TH / Run); item += Threads) {
     if constexpr (Out == kBlur) {
-      finish_blur<R, TW, TH, Run>(down, w, image, target, x0, y0, item);
+      if (whole) {
+        finish_blur<R, TW, TH, Run, true>(down, w, image, target, x0, y0, item);
+      } else {
+        finish_blur<R, TW, TH, Run, false>(down, w, image, target, x0, y0, item);
+      }
+    } else if (Out == kEdges && usual) {
+      finish_inside<R, TW, TH, Run>(R > 0 ? down : gray, w, image, target, x0, y0, item);
     } else {
       finish_sobel<R, Out, TW, TH, Run>(R > 0 ? down : gray, w, image, target, x0, y0, item);
     }
@@ -307,9 +236,7 @@ __global__ void __launch_bounds__(Threads)
   const u32 height = static_cast<u32>(size), width = static_cast<u32>(size >> 32), across = (width + 15) / 16;
   const u32 line = static_cast<u32>(item / across), k = line / height;
   const int x = static_cast<int>(item - static_cast<i64>(line) * across) * 16, y = static_cast<int>(line - k * height);
-  const int step = F == kPacked3 || F == kPacked4 ? F : 1;
-  const i64 batch = count / (static_cast<i64>(across) * height);
-  const Image image = image_at(src, k, batch, size, options, src_pitch, src_stride, plane, step);
+  const Image image = image_at(src + k * src_stride, size, options, src_pitch, plane, step_of<F>);
   u8* p = dst + k * dst_stride + y * dst_pitch + x;
   u32 lanes[8];
   if (!gray_pixels<F, 16>(image, y, x, lanes)) {

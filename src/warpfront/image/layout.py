@@ -13,8 +13,8 @@ __all__ = ["LAYOUTS", "ORDERS", "Pixels", "contiguous_pixels", "pixels_of"]
 
 LAYOUTS = ("packed", "planar", "gray")
 ORDERS = ("rgb", "bgr")
-# More than a frame of any camera; it keeps the kernels' column and row numbers within 32 bits.
-MAX_SIDE = 1 << 24
+# Keeps the kernels' column and row numbers, and their grids, within what they hold.
+MAX_SIDE = 1 << 20
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ struct Options {
 };
 
 struct Image {
-  const u8* base;  // lowest byte of this image
-  i64 low, high;   // bounds of the whole batch, from `base`
+  const u8* base;  // lowest byte
+  i64 bytes;       // from there to one past the highest
   i64 pitch;
   i64 plane;
   int height, width;
@@ -107,9 +107,9 @@ WF_DEVICE void load_words(const u8* p, bool aligned, u32 (&w)[N]) {
 // Bytes that `load_words` touches around p .. p + n.
 WF_DEVICE bool words_inside(const Image& image, const u8* p, int n, bool aligned) {
   const i64 at = p - image.base;
-  if (aligned) return at >= image.low && at + n <= image.high;
+  if (aligned) return at >= 0 && at + n <= image.bytes;
   const int shift = static_cast<int>(reinterpret_cast<u64>(p) & 3);
-  return at - shift >= image.low && at - shift + n + (shift ? 4 : 0) <= image.high;
+  return at >= shift && at - shift + n + (shift ? 4 : 0) <= image.bytes;
 }
 
 template <int Px>
@@ -152,17 +152,12 @@ WF_DEVICE void gray_planar(const u8* p, i64 plane, bool aligned, const GrayWeigh
   }
 }
 
-// Lanes of the Px = 4 or 16 pixels from (y, x) on, if they lie inside the image and may be read as whole words.
+template <int F>
+constexpr int step_of = F == kPacked3 || F == kPacked4 ? F : 1;
+
+// Lanes of the Px = 4 or 16 pixels from p on; all words that hold one of them may be read.
 template <int F, int Px>
-WF_DEVICE bool gray_pixels(const Image& image, int y, int x, u32 (&out)[Px / 2]) {
-  constexpr int kStep = F == kPacked3 || F == kPacked4 ? F : 1;
-  const bool aligned = Px == 16 && image.options.aligned();
-  const u8* p = image.base + y * image.pitch + static_cast<i64>(x) * kStep;
-  const i64 planes = F == kPlanar ? 2 * image.plane : 0;
-  if (x < 0 || x + Px > image.width || !words_inside(image, p, Px * kStep, aligned) ||
-      !words_inside(image, p + planes, Px * kStep, aligned))
-    return false;
-  const GrayWeights weights(image.options.reversed());
+WF_DEVICE void gray_words(const u8* p, i64 plane, bool aligned, const GrayWeights& weights, u32 (&out)[Px / 2]) {
   if constexpr (F == kGray) {
     u32 w[Px / 4];
     load_words(p, aligned, w);
@@ -172,12 +167,25 @@ WF_DEVICE bool gray_pixels(const Image& image, int y, int x, u32 (&out)[Px / 2])
       out[2 * i + 1] = __byte_perm(w[i], 0, 0x4342);
     }
   } else if constexpr (F == kPlanar) {
-    gray_planar<Px>(p, image.plane, aligned, weights, out);
+    gray_planar<Px>(p, plane, aligned, weights, out);
   } else if constexpr (F == kPacked3) {
     gray_packed3<Px>(p, aligned, weights, out);
   } else {
     gray_packed4<Px>(p, aligned, weights, out);
   }
+}
+
+// The same for the pixels from (y, x) on, if they lie inside the image and their words may be read.
+template <int F, int Px>
+WF_DEVICE bool gray_pixels(const Image& image, int y, int x, u32 (&out)[Px / 2]) {
+  constexpr int kStep = step_of<F>;
+  const bool aligned = Px == 16 && image.options.aligned();
+  const u8* p = image.base + y * image.pitch + static_cast<i64>(x) * kStep;
+  const i64 planes = F == kPlanar ? 2 * image.plane : 0;
+  if (x < 0 || x + Px > image.width || !words_inside(image, p, Px * kStep, aligned) ||
+      !words_inside(image, p + planes, Px * kStep, aligned))
+    return false;
+  gray_words<F, Px>(p, image.plane, aligned, GrayWeights(image.options.reversed()), out);
   return true;
 }
 
