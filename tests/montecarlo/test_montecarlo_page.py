@@ -3,9 +3,11 @@
 import contextlib
 import io
 import re
+import sys
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "montecarlo.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "montecarlo.md"
 
 
 def test_examples_print_what_the_page_says():
@@ -18,3 +20,12 @@ def test_examples_print_what_the_page_says():
         with contextlib.redirect_stdout(said):
             exec(compile(code, str(PAGE), "exec"), names)
         assert said.getvalue() == expected
+
+
+def test_figures_are_those_of_the_record():
+    sys.path.insert(0, str(ROOT / "tools" / "device"))
+    try:
+        import montecarlo_page
+    finally:
+        sys.path.pop(0)
+    assert montecarlo_page.text() in PAGE.read_text(encoding="utf-8"), "run tools/device/montecarlo_page.py"
