@@ -23,77 +23,82 @@ class Log(list):
         (self if self.captured is None else self.captured).append(call)
 
 
+class Recorded:
+    """Base of the stand-ins: they write to the log of the test that runs."""
+
+    calls = Log()
+
+
+class Memory(Recorded):
+    def __init__(self, size):
+        self.block = (ctypes.c_uint8 * size)()
+        self.ptr = ctypes.addressof(self.block)
+        self.calls.add("allocate", type(self).__name__, size)
+
+
+class PinnedMemory(Memory):
+    pass
+
+
+class Event(Recorded):
+    def __init__(self, block=False, disable_timing=False):
+        self.timed, self.ptr = not disable_timing, id(self)
+
+    def record(self, stream):
+        self.calls.add("event", stream.number)
+
+    def synchronize(self):
+        self.calls.add("wait")
+
+
+class Stream(Recorded):
+    count = 0
+
+    def __init__(self, non_blocking=False):
+        assert non_blocking  # the legacy default stream would hold it up
+        self.number, self.ptr = Stream.count, 1000 + Stream.count
+        Stream.count += 1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def begin_capture(self):
+        self.calls.captured = []
+
+    def end_capture(self):
+        inside, self.calls.captured = tuple(self.calls.captured), None
+        return types.SimpleNamespace(launch=lambda stream: self.calls.add("graph", stream.number, inside))
+
+
+class Device:
+    def __init__(self, ordinal):
+        assert ordinal == 0
+
+    __enter__ = __exit__ = lambda self, *error: None
+
+
 @pytest.fixture
 def log(monkeypatch):
     calls = Log()
-
-    class Memory:
-        def __init__(self, size):
-            self.block = (ctypes.c_uint8 * size)()
-            self.ptr = ctypes.addressof(self.block)
-            calls.add("allocate", type(self).__name__, size)
-
-    class PinnedMemory(Memory):
-        pass
-
-    class Event:
-        def __init__(self, block=False, disable_timing=False):
-            self.timed, self.ptr = not disable_timing, id(self)
-
-        def record(self, stream):
-            calls.add("event", stream.number)
-
-        def synchronize(self):
-            calls.add("wait")
-
-    class Stream:
-        count = 0
-
-        def __init__(self, non_blocking=False):
-            assert non_blocking  # the legacy default stream would hold it up
-            self.number, self.ptr = Stream.count, 1000 + Stream.count
-            Stream.count += 1
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            return None
-
-        def begin_capture(self):
-            calls.captured = []
-
-        def end_capture(self):
-            graph = types.SimpleNamespace(calls=calls.captured)
-            graph.launch = lambda stream: calls.add("graph", stream.number, tuple(graph.calls))
-            calls.captured = None
-            return graph
-
-    class Device:
-        def __init__(self, ordinal):
-            assert ordinal == 0
-
-        __enter__ = __exit__ = lambda self, *error: None
-
+    monkeypatch.setattr(Recorded, "calls", calls)
+    monkeypatch.setattr(Stream, "count", 0)
     runtime = types.SimpleNamespace(
         memcpyAsync=lambda d, s, n, kind, stream: calls.add("copy", kind, n, stream)
     )
-    cuda = types.SimpleNamespace(
+    fake, module = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
+    fake.cuda = types.SimpleNamespace(
         Memory=Memory, PinnedMemory=PinnedMemory, Event=Event, Stream=Stream, Device=Device, runtime=runtime,
         get_elapsed_time=lambda start, end: 1.0,
     )  # fmt: skip
-    fake = types.ModuleType("cupy")
-    fake.cuda = cuda
-    module = types.ModuleType("cupy.cuda")
     module.runtime = runtime
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setitem(sys.modules, "cupy.cuda", module)
     monkeypatch.setattr(plans, "queue", lambda *args: calls.add("kernel", args[-1]))
-    monkeypatch.setattr(
-        _pipeline_cuda.CudaEngine,
-        "_mark",
-        staticmethod(lambda event, stream, captured: calls.add("mark", stream.number, captured)),
-    )
+    mark = staticmethod(lambda event, stream, captured: calls.add("mark", stream.number, captured))
+    monkeypatch.setattr(_pipeline_cuda.CudaEngine, "_mark", mark)
     return calls
 
 

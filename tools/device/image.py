@@ -232,7 +232,7 @@ def main():
     parser.add_argument(
         "--all", action="store_true", help="build every instantiation, not the covering subset"
     )
-    parser.add_argument("--sections", default="kernels,steps,stages,pipeline,crossover")
+    parser.add_argument("--sections", default="kernels,steps,stages,pipeline,crossover,memory")
     options = parser.parse_args()
     if options.driver:
         driver()
@@ -260,7 +260,7 @@ def main():
             print(counters(options.out / "ncu.csv"), flush=True)
             (options.out / "check.json").write_text(json.dumps(checks, indent=1))
     else:
-        limits = {"kernels": 22, "steps": 20, "stages": 16, "pipeline": 25, "crossover": 12}
+        limits = {"kernels": 22, "steps": 20, "stages": 16, "pipeline": 25, "crossover": 12, "memory": 10}
         for name in options.sections.split(","):
             if section(name, options.out, limits[name], options.dry) != 0:
                 failed.append(name)

@@ -289,6 +289,28 @@ def pipeline(out, dry):
             c.pipeline.close()
 
 
+def memory(out, dry):
+    """Free device memory while a thousand images of random sizes go through a capped pipeline."""
+    if dry:
+        return
+    import cupy
+
+    from warpfront.image import EdgePipeline
+
+    rng = np.random.default_rng(5)
+    blank = rng.integers(0, 256, (1500, 1500, 3), np.uint8)
+    images = [blank[: int(h), : int(w)] for h, w in rng.integers(1, 1500, (1000, 2))]
+    pipeline, free = EdgePipeline(device="cuda", slots=4, byte_cap=64 << 20), []
+    for k, _ in enumerate(pipeline.run(images)):
+        if k % 50 == 0:
+            free.append(cupy.cuda.runtime.memGetInfo()[0] >> 20)
+    record = pipeline.record
+    save(out, "memory", {"free_mib": free, "peak": record.peak_bytes, "allocations": record.allocations})
+    print(
+        f"free MiB over 1000 sizes: {free}, peak {record.peak_bytes}, made {record.allocations}", flush=True
+    )
+
+
 def crossover(out, dry):
     """NumPy in, NumPy out: the CPU against the GPU with both copies, by size."""
     if dry:
@@ -331,6 +353,7 @@ if __name__ == "__main__":
         "stages": stages,
         "pipeline": pipeline,
         "crossover": crossover,
+        "memory": memory,
         "profile": profile,
     }
     SECTIONS[sys.argv[1]](folder, "--dry" in sys.argv)
