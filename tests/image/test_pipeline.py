@@ -254,7 +254,7 @@ class TestOnAGpu:
                 assert np.array_equal(result, edges(images[k], device="cpu"))
         assert pipeline.record.peak_bytes <= cap
         assert pipeline.record.allocations < 60
-        assert max(held[5:]) == min(held[5:])
+        assert max(held[5:]) - min(held[5:]) <= cap // 4
 
     def test_work_waits_for_what_is_queued_before_it(self):
         """A delay on the pipeline's own streams, and on a caller's stream."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from warpfront.image import _edges_cuda as plans
-from warpfront.image import _pipeline_cuda
+from warpfront.image import _pipeline_cuda, transfer
 from warpfront.image.layout import contiguous_pixels
 from warpfront.image.operation import operation
 from warpfront.image.ring import Ring
@@ -65,6 +65,9 @@ class Stream(Recorded):
     def __exit__(self, *error):
         return None
 
+    def synchronize(self):
+        self.calls.add("wait")
+
     def begin_capture(self):
         self.calls.captured = []
 
@@ -85,9 +88,12 @@ def log(monkeypatch):
     calls = Log()
     monkeypatch.setattr(Recorded, "calls", calls)
     monkeypatch.setattr(Stream, "count", 0)
-    runtime = types.SimpleNamespace(
-        memcpyAsync=lambda d, s, n, kind, stream: calls.add("copy", kind, n, stream)
-    )
+
+    def copied(to, source, nbytes, kind, stream):
+        ctypes.memmove(to, source, nbytes)
+        calls.add("copy", kind, nbytes, stream)
+
+    runtime = types.SimpleNamespace(memcpyAsync=copied)
     fake, module = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
     fake.cuda = types.SimpleNamespace(
         Memory=Memory, PinnedMemory=PinnedMemory, Event=Event, Stream=Stream, Device=Device, runtime=runtime,
@@ -171,3 +177,21 @@ def test_pinned_memory_is_what_is_decoded_into(log):
     engine.source(slot, 100)[:] = 7
     assert np.frombuffer(slot.buffers.source.block, np.uint8)[:100].tolist() == [7] * 100
     assert engine.result(slot, 50).shape == (50,)
+
+
+@pytest.mark.parametrize("nbytes", [1, 2 << 20, (9 << 20) + 12345])
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_chunks_there_and_back(log, monkeypatch, nbytes, threads):
+    """Every byte arrives, whatever the number of lanes; a chunk is not filled again before it has left."""
+    monkeypatch.setenv("WARPFRONT_THREADS", threads)
+    transfer._lanes.cache_clear()
+    host = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
+    memory, back = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
+    transfer.to_device(host, memory.ctypes.data, 0)
+    assert np.array_equal(memory, host)
+    transfer.to_host(memory.ctypes.data, back, 0)
+    assert np.array_equal(back, host)
+    sizes = [call[2] for call in log if call[0] == "copy"]
+    assert sum(sizes) == 2 * nbytes
+    assert max(sizes) <= 2 << 20
+    transfer._lanes.cache_clear()

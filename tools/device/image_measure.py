@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from time import perf_counter
@@ -312,27 +313,26 @@ def memory(out, dry):
 
 
 def crossover(out, dry):
-    """NumPy in, NumPy out: the CPU against the GPU with both copies, by size."""
+    """NumPy in, NumPy out: the CPU against the GPU with both copies, by size, with all threads and with two."""
     if dry:
         return
     from warpfront.image import edges
 
-    rows = []
-    for side in (64, 128, 256, 512, 1024, 2048, 4096):
+    everyone, rows = str(threads()), []
+    for side in (64, 128, 256, 512, 1024, 2048, 4096, 8192):
         image = np.random.default_rng(side).integers(0, 256, (side, side, 3), np.uint8)
         target = np.empty((side, side), np.uint8)
-        times = {}
-        for device in ("cpu", "cuda"):
-            for _ in range(2):
-                edges(image, sigma=1.1, taps=5, out=target, device=device)
-            times[device] = []
-        for _ in range(9):
-            for device in ("cpu", "cuda"):
+        ways = [(device, count) for count in (everyone, "2") for device in ("cpu", "cuda")]
+        times = {f"{device} {count}": [] for device, count in ways}
+        for k in range(11):
+            for device, count in ways:
+                os.environ["WARPFRONT_THREADS"] = count
                 begin = perf_counter()
                 edges(image, sigma=1.1, taps=5, out=target, device=device)
-                times[device].append(perf_counter() - begin)
-        rows.append({"side": side, **{d: [1e3 * s for s in t] for d, t in times.items()}})
-        save(out, "crossover", {"threads": threads(), "rows_ms": rows})
+                if k >= 2:
+                    times[f"{device} {count}"].append(perf_counter() - begin)
+        rows.append({"side": side, **{name: [1e3 * s for s in t] for name, t in times.items()}})
+        save(out, "crossover", {"rows_ms": rows})
 
 
 def threads():

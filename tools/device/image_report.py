@@ -83,5 +83,6 @@ def summary(out):
             f"{r['images_per_second']:.0f} img/s, latency {late} ms"
         )
     for r in (load("crossover") or {}).get("rows_ms", ()):
-        lines.append(f"{r['side']}^2: CPU {median(r['cpu']):.3f} ms, GPU {median(r['cuda']):.3f} ms")
+        times = ", ".join(f"{name} {median(t):.3f}" for name, t in r.items() if name != "side")
+        lines.append(f"{r['side']}^2 ms: {times}")
     return "\n".join(lines)

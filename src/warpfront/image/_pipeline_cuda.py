@@ -20,6 +20,7 @@ from warpfront.image import _edges_cuda as plans
 from warpfront.image.layout import Pixels, contiguous_pixels
 from warpfront.image.operation import Operation
 from warpfront.image.ring import Slot
+from warpfront.image.transfer import pinned_array
 
 __all__ = ["CudaEngine"]
 
@@ -92,11 +93,11 @@ class CudaEngine:
 
     def source(self, slot: Slot, nbytes: int) -> NDArray[np.uint8]:
         """Return the pinned memory an image is decoded into."""
-        return _array(slot.buffers.source, nbytes)
+        return pinned_array(slot.buffers.source, nbytes)
 
     def result(self, slot: Slot, nbytes: int) -> NDArray[np.uint8]:
         """Return the pinned memory the result lies in."""
-        return _array(slot.buffers.result, nbytes)
+        return pinned_array(slot.buffers.result, nbytes)
 
     def compute(self, slot: Slot, pixels: Pixels) -> dict[str, tuple[float, float]]:
         """Copy, compute, copy back, and wait for it."""
@@ -175,11 +176,3 @@ class CudaEngine:
         (code,) = driver.cuEventRecordWithFlags(event.ptr, stream.ptr, _EXTERNAL)
         if int(code) != 0:
             raise RuntimeError(f"an event could not be captured: {code.name}")
-
-
-def _array(memory: Any, nbytes: int) -> NDArray[np.uint8]:
-    import ctypes
-
-    block = (ctypes.c_uint8 * nbytes).from_address(memory.ptr)
-    array: NDArray[np.uint8] = np.ctypeslib.as_array(block)
-    return array

@@ -11,7 +11,7 @@ import numpy as np
 from warpfront.backend import arrays, capability, dispatch
 from warpfront.errors import InvalidValueError
 from warpfront.image import _edges_cuda as plans
-from warpfront.image import strips
+from warpfront.image import strips, transfer
 from warpfront.image.layout import Pixels, contiguous_pixels, pixels_of
 from warpfront.image.operation import Operation
 
@@ -195,9 +195,22 @@ def _through_device(
     """NumPy in and out, the work on the GPU."""
     import cupy
 
-    found = _on_device(operation, cupy.asarray(host), layout, order, None, "cuda", path)
-    for target, array in zip(targets, _several(found), strict=True):
-        target[...] = cupy.asnumpy(array)
+    if host.nbytes < transfer.SMALL_BYTES:
+        found = _several(_on_device(operation, cupy.asarray(host), layout, order, None, "cuda", path))
+        for target, array in zip(targets, found, strict=True):
+            target[...] = cupy.asnumpy(array)
+        return
+    host = np.ascontiguousarray(host)
+    source, stream = cupy.empty(host.shape, cupy.uint8), cupy.cuda.get_current_stream()
+    stream.synchronize()  # what the pool hands out may still be in use by work queued before
+    transfer.to_device(host.reshape(-1), source.data.ptr, 0)
+    found = _several(_on_device(operation, source, layout, order, None, "cuda", path))
+    stream.synchronize()
+    for target, array in zip(targets, found, strict=True):
+        whole = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
+        transfer.to_host(array.data.ptr, whole.reshape(-1).view(np.uint8), 0)
+        if whole is not target:
+            target[...] = whole
 
 
 def _host_targets(operation: Operation, pixels: Pixels, out: Any) -> tuple[Any, ...]:
