@@ -25,7 +25,7 @@ FIELDS = ("spot", "strike", "rate", "volatility", "maturity", "dividend_yield")
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "100", None, 1j, [1.0], np.ones(2), True])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "100", None, 1j, [1.0], np.ones(2), True, 10**400])
 def test_numbers_that_are_none(field, value):
     with pytest.raises(InvalidValueError, match=field):
         European(**{**ATM, field: value})
@@ -45,6 +45,8 @@ def test_numbers_that_are_none(field, value):
         ({"n_steps": "3"}, "n_steps must be an integer"),
         ({"volatility": 100.0}, "leave the range of float64"),
         ({"rate": 900.0}, "leave the range of float64"),
+        ({"spot": 1e300}, "leave the range of float64"),
+        ({"strike": 1e-300}, "leave the range of float64"),
     ],
 )
 def test_options_that_are_none(changes, message):
@@ -254,6 +256,22 @@ def test_progress_tells_and_changes_nothing():
     assert len(steps) >= 10
     early = price(option, steps[3].paths_done)
     assert early.estimates == steps[3].estimates
+
+
+@pytest.mark.parametrize("scale", [1e-130, 1e-20, 1e20, 1e130])
+def test_prices_of_any_size(scale):
+    """Price and error scale with spot and strike to the ends of the range: no square overflows or vanishes."""
+    one = price(European(**ATM), 50_000, greeks=True)[0]
+    big = price(European(**{**ATM, "spot": 100 * scale, "strike": 100 * scale}), 50_000, greeks=True)[0]
+    assert big.price == pytest.approx(one.price * scale, rel=1e-12)
+    assert big.standard_error == pytest.approx(one.standard_error * scale, rel=1e-9)
+    assert big.delta == pytest.approx(one.delta, rel=1e-12)
+    assert big.z == pytest.approx(one.z, rel=1e-6)
+
+
+def test_float32_has_its_own_range():
+    with pytest.raises(InvalidValueError, match="float32 holds 80"):
+        price(European(**{**ATM, "spot": 1e37}), 1000, precision="float32")
 
 
 def test_shape_of_the_result():

@@ -140,9 +140,9 @@ class Run:
                     f"options[{k}]: at a deviation of the log price below {LEAST_DEVIATION:g} the mean of a barrier's "
                     "control variate is not known to its error; leave control_variate out"
                 )
-            if settings.precision == "float32" and option.log_reach > _MAX_LOG_32:
+            if settings.precision == "float32" and option.log_extent > _MAX_LOG_32:
                 raise InvalidValueError(
-                    f"options[{k}]: paths reach {option.log_reach:.3g} in log price, float32 holds {_MAX_LOG_32:g}; "
+                    f"options[{k}]: prices reach {option.log_extent:.3g} in their logarithm, float32 holds {_MAX_LOG_32:g}; "
                     'use precision="float64"'
                 )
         if settings.streams == "independent" and len(options) >= SCRAMBLE_STREAM:

@@ -7,7 +7,7 @@ The asset follows geometric Brownian motion under the pricing measure,
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import isfinite
+from math import inf, isfinite, log
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -17,8 +17,8 @@ __all__ = ["KNOCKS", "AsianArithmetic", "Barrier", "European", "Option", "as_opt
 
 KNOCKS = ("up-and-out", "up-and-in", "down-and-out", "down-and-in")
 MAX_STEPS = 1_000_000
-# Beyond this many units of log price a path leaves float64.
-_MAX_LOG = 700.0
+# Squares of payoffs, summed over 1e11 paths, stay in the range of float64 up to this logarithm.
+_MAX_LOG = 330.0
 # Deviation of the log price below which the closed form of a barrier loses its digits.
 LEAST_DEVIATION = 1e-6
 
@@ -33,7 +33,10 @@ def number(name: str, value: Any, *, least: float | None = None, above: float | 
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidValueError(f"{name} must be a real number, got {value!r} ({type(value).__name__})")
-    result = float(value)
+    try:
+        result = float(value)
+    except OverflowError:
+        result = inf
     if not isfinite(result):
         raise InvalidValueError(f"{name} must be finite, got {result}")
     if above is not None and not result > above:
@@ -107,11 +110,11 @@ class Option:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        reach = self.log_reach
-        if reach > _MAX_LOG or abs(self.rate) * self.maturity > _MAX_LOG:
+        if self.log_extent > _MAX_LOG:
             raise InvalidValueError(
-                f"paths would leave the range of float64: |drift| + 10 volatility sqrt(maturity) is {reach:.3g} and "
-                f"|rate| maturity {abs(self.rate) * self.maturity:.3g}, each at most {_MAX_LOG:g}"
+                "prices, or the squares of their sums, would leave the range of float64: the logarithm of spot or strike, "
+                f"the drift, 10 volatility sqrt(maturity) and |rate| maturity add up to {self.log_extent:.4g}, at most "
+                f"{_MAX_LOG:g} is allowed"
             )
 
     @property
@@ -119,6 +122,12 @@ class Option:
         """Largest ``|ln(S_t / S_0)|`` to expect: drift and ten standard deviations."""
         drift = abs(self.rate - self.dividend_yield - 0.5 * self.volatility**2) * self.maturity
         return float(drift + 10.0 * self.volatility * self.maturity**0.5)
+
+    @property
+    def log_extent(self) -> float:
+        """Bound of ``|ln|`` of every price and payoff, discounted or not."""
+        sizes = [abs(log(size)) for size in (self.spot, self.strike) if size > 0.0]
+        return max(sizes) + self.log_reach + abs(self.rate) * self.maturity
 
     @property
     def nearly_known(self) -> bool:
