@@ -32,8 +32,10 @@ _EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: an event node that host code can read
 
 @dataclass(frozen=True)
 class _Buffers:
-    source: Any  # pinned
+    source: Any  # pinned memory, and arrays on it
     result: Any
+    source_array: NDArray[np.uint8]
+    result_array: NDArray[np.uint8]
     device_source: Any
     device_result: Any
     events: tuple[Any, ...]
@@ -79,9 +81,12 @@ class CudaEngine:
         import cupy
 
         with cupy.cuda.Device(self._ordinal):
+            source, result = cupy.cuda.PinnedMemory(source_bytes), cupy.cuda.PinnedMemory(result_bytes)
             return _Buffers(
-                cupy.cuda.PinnedMemory(source_bytes),
-                cupy.cuda.PinnedMemory(result_bytes),
+                source,
+                result,
+                pinned_array(source, source_bytes),
+                pinned_array(result, result_bytes),
                 cupy.cuda.Memory(source_bytes),
                 cupy.cuda.Memory(result_bytes),
                 tuple(cupy.cuda.Event() for _ in range(4)),
@@ -93,11 +98,13 @@ class CudaEngine:
 
     def source(self, slot: Slot, nbytes: int) -> NDArray[np.uint8]:
         """Return the pinned memory an image is decoded into."""
-        return pinned_array(slot.buffers.source, nbytes)
+        memory: NDArray[np.uint8] = slot.buffers.source_array[:nbytes]
+        return memory
 
     def result(self, slot: Slot, nbytes: int) -> NDArray[np.uint8]:
         """Return the pinned memory the result lies in."""
-        return pinned_array(slot.buffers.result, nbytes)
+        memory: NDArray[np.uint8] = slot.buffers.result_array[:nbytes]
+        return memory
 
     def compute(self, slot: Slot, pixels: Pixels) -> dict[str, tuple[float, float]]:
         """Copy, compute, copy back, and wait for it."""

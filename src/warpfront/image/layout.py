@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from warpfront.errors import InvalidValueError
 
@@ -129,6 +130,7 @@ def pixels_of(
     )
 
 
+@lru_cache(maxsize=1024)
 def contiguous_pixels(shape: tuple[int, ...], layout: str, order: str = "rgb") -> Pixels:
     """Return where the pixels of a C-ordered array of a shape lie; arguments and errors are those of `pixels_of`."""
     strides, step = [], 1

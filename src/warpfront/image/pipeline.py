@@ -292,7 +292,7 @@ class EdgePipeline:
         pixels = contiguous_pixels(image.shape, self._layout, self._order)
         if taken:
             own = self._engine.source(taken[0], image.nbytes)
-            if image.ctypes.data == own.ctypes.data and image.flags.c_contiguous:
+            if _address(image) == _address(own) and image.flags.c_contiguous:
                 return pixels
             self._ring.give_back(taken.pop())
         start = perf_counter()
@@ -340,6 +340,10 @@ class EdgePipeline:
             launches=self._engine.launches,
             timeline=tuple(timeline),
         )
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _engine(what: Operation, device: dispatch.Device, streams: int, graphs: bool) -> tuple[Engine, str]:
