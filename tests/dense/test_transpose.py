@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.dense import _reference, explain_transpose, transpose
+from warpfront.dense import _reference, _transpose_host, explain_transpose, transpose
 from warpfront.dense import _transpose_cuda as plans
 from warpfront.errors import InvalidValueError, NotSupportedError
 
@@ -199,6 +199,7 @@ def test_in_place(backend, size, extra):
 def test_cpu_kernels_and_threads(monkeypatch, size, threads):
     """Sizes that reach the blocked kernel, in one strip and in several; a power-of-two pitch among them."""
     monkeypatch.setenv("WARPFRONT_THREADS", threads)
+    monkeypatch.setattr(_transpose_host, "_THREAD_BYTES", 1 << 20)
     for shape in [(301, 517), (2, 257, 1024), (9_000_000 // size // 500, 501)]:
         a = random_bits(shape, DTYPES[size])
         assert same_bits(transpose(a), _reference.transpose(a))

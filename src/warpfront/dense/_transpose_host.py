@@ -15,7 +15,7 @@ from warpfront.dense._transpose_cuda import TransposeProblem
 __all__ = ["run"]
 
 # Below this many bytes a thread costs more than it saves.
-_THREAD_BYTES = 1 << 22
+_THREAD_BYTES = 1 << 24
 # NumPy's copy is the fastest loop while what it reads down a column stays in cache: a matrix narrower than this, and
 # otherwise blocks of so many rows, as long as the pitch does not put them into few cache sets.
 _NARROW, _ROWS = 16, {1: 512, 2: 512, 4: 512, 8: 512, 16: 1024}
