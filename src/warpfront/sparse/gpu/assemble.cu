@@ -13,9 +13,11 @@ __global__ void __launch_bounds__(128)
                     const i32* maps, const T* values, T* panels, const T* blocks) {
   constexpr int kRows = 64, kCols = 32, kLd = 68, kThreads = 128;
   __shared__ T tile[kCols * kLd];
+  __shared__ Piece pieces[kPieces];
   const Item item = items[blockIdx.x];
   const Front f = fronts[item.front];
   const int thread = threadIdx.x;
+  list_pieces<kRows, kCols>(pieces, f.child0, f, item.row, item.col, children, maps);
   for (int e = thread; e < kCols * kLd; e += kThreads) tile[e] = T(0);
   __syncthreads();
   for (int e = item.e0 + thread; e < item.e1; e += kThreads) {
@@ -24,7 +26,7 @@ __global__ void __launch_bounds__(128)
     if (row >= 0 && row < kRows) tile[(entry.col - item.col) * kLd + row] = values[entry.slot];
   }
   __syncthreads();
-  pull_tile<kRows, kCols, kThreads>(tile, kLd, f, item.row, item.col, 0, children, maps, blocks);
+  pull_tile<kRows, kCols, kThreads>(tile, kLd, pieces, f, item.row, item.col, 0, children, maps, blocks);
   const int lane = thread % kRows, i = item.row + lane;
   for (int c = thread / kRows; c < kCols; c += kThreads / kRows) {
     const int j = item.col + c;

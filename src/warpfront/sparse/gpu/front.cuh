@@ -186,13 +186,16 @@ WF_DEVICE void multiply_scaled(T (&acc)[N][4], const T* a, int lda, const T* b, 
 WF_DEVICE int tile_row(int e) { return lane_id() / 4 + 8 * (e / 2); }
 WF_DEVICE int tile_col(int e) { return 2 * (lane_id() % 4) + e % 2; }
 
-// Adds the children's blocks to a front in shared memory (column-major, ld). A parent's column belongs to one warp.
+// Adds the children's blocks to a front in shared memory (column-major, ld). A parent's column belongs to one warp; a warp
+// loads a few columns of a child at a time, several rows a lane, before it adds any of them.
 template <int Threads, typename T>
 WF_DEVICE void pull_front(T* front, int ld, const Front& f, const Child* children, const i32* maps, const T* blocks) {
-  constexpr int kWarps = Threads / kWarp, kBatch = 4;
+  constexpr int kWarps = Threads / kWarp, kBatch = kWarps == 1 ? 8 : 4, kChunks = kWarps == 1 ? 1 : 4;
   const int rank = team_rank<Threads>(), lane = rank % kWarp, warp = rank / kWarp;
+  Child following = f.child0 < f.child1 ? children[f.child0] : Child{};
   for (int c = f.child0; c < f.child1; ++c) {
-    const Child child = children[c];
+    const Child child = following;
+    if (c + 1 < f.child1) following = children[c + 1];
     const i32* map = maps + child.map;
     const T* block = blocks + child.block;
     const int below = child.below;
@@ -208,14 +211,23 @@ WF_DEVICE void pull_front(T* front, int ld, const Front& f, const Child* childre
           col[q] = bit < 0 ? below : base + bit;
           mine &= mine - 1;
         }
-        for (int i = base + lane; i < below; i += kWarp) {
-          const int row = map[i];
-          T v[kBatch];
+        for (int i0 = base; i0 < below; i0 += kWarp * kChunks) {
+          T v[kChunks][kBatch];
+          int row[kChunks];
           WF_UNROLL
-          for (int q = 0; q < kBatch; ++q) v[q] = i >= col[q] ? block[packed_at(below, col[q]) + i] : T(0);
+          for (int h = 0; h < kChunks; ++h) {
+            const int i = i0 + h * kWarp + lane;
+            row[h] = i < below ? map[i] : 0;
+            WF_UNROLL
+            for (int q = 0; q < kBatch; ++q) v[h][q] = i < below && i >= col[q] ? block[packed_at(below, col[q]) + i] : T(0);
+          }
           WF_UNROLL
-          for (int q = 0; q < kBatch; ++q)
-            if (i >= col[q]) front[into[q] * ld + row] += v[q];
+          for (int h = 0; h < kChunks; ++h) {
+            const int i = i0 + h * kWarp + lane;
+            WF_UNROLL
+            for (int q = 0; q < kBatch; ++q)
+              if (i < below && i >= col[q]) front[into[q] * ld + row[h]] += v[h][q];
+          }
         }
         __syncwarp();
       }
@@ -223,33 +235,56 @@ WF_DEVICE void pull_front(T* front, int ld, const Front& f, const Child* childre
   }
 }
 
+// The part of a child that falls on a tile: its rows ra..rb and columns ca..cb.
+struct Piece {
+  i64 block, map;
+  i32 below, ra, rb, ca, cb, unused;
+};
+constexpr int kPieces = 16;
+
+// Describes up to kPieces children from `first` on, a thread each; the caller's barrier follows.
+template <int Rows, int Cols>
+WF_DEVICE void list_pieces(Piece* pieces, int first, const Front& f, int row0, int col0, const Child* children,
+                           const i32* maps) {
+  const int c = first + static_cast<int>(threadIdx.x), bins = (f.rows + 31) / 32;
+  if (threadIdx.x >= kPieces || c >= f.child1) return;
+  const Child child = children[c];
+  const i32* range = maps + child.range;
+  pieces[threadIdx.x] = {child.block, child.map, child.below,
+                         range[row0 / 32], range[min_of(row0 / 32 + Rows / 32, bins)],
+                         range[col0 / 32], range[min_of(col0 / 32 + Cols / 32, bins)], 0};
+}
+
 // Adds the children's parts that fall on rows row0.., columns col0.. of a front to a tile in shared memory
-// (Rows x Cols, column-major, pitch); row0 and col0 are multiples of 32, columns before `least` are left out.
-// A barrier after each child orders two children's additions to one element.
+// (Rows x Cols, column-major, pitch); row0 and col0 are multiples of 32, columns before `least` are left out. The first
+// pieces are listed, and a barrier lies behind that. A barrier after each child orders two children's additions to one
+// element, and one separates the last use of a list from the next one.
 template <int Rows, int Cols, int Threads, typename T>
-WF_DEVICE void pull_tile(T* tile, int pitch, const Front& f, int row0, int col0, int least, const Child* children,
-                         const i32* maps, const T* blocks) {
-  constexpr int kGroups = Threads / Rows, kBatch = 8;
+WF_DEVICE void pull_tile(T* tile, int pitch, Piece* pieces, const Front& f, int row0, int col0, int least,
+                         const Child* children, const i32* maps, const T* blocks) {
+  constexpr int kGroups = Threads / Rows, kBatch = 16;
   const int thread = threadIdx.x, lane = thread % Rows, group = thread / Rows;
-  const int bins = (f.rows + 31) / 32;
   for (int c = f.child0; c < f.child1; ++c) {
-    const Child child = children[c];
-    const i32* range = maps + child.range;
-    const i32* map = maps + child.map;
-    const int ra = range[row0 / 32], rb = range[min_of(row0 / 32 + Rows / 32, bins)];
-    const int ca = range[col0 / 32], cb = range[min_of(col0 / 32 + Cols / 32, bins)];
-    if (ra == rb || ca == cb) continue;
-    const T* block = blocks + child.block;
-    const int i = ra + lane, row = i < rb ? map[i] - row0 : 0;
-    for (int base = ca + group; base < cb; base += kGroups * kBatch) {
+    const int at = (c - f.child0) % kPieces;
+    if (at == 0 && c != f.child0) {
+      __syncthreads();
+      list_pieces<Rows, Cols>(pieces, c, f, row0, col0, children, maps);
+      __syncthreads();
+    }
+    const Piece piece = pieces[at];
+    if (piece.ra == piece.rb || piece.ca == piece.cb) continue;
+    const i32* map = maps + piece.map;
+    const T* block = blocks + piece.block;
+    const int i = piece.ra + lane, row = i < piece.rb ? map[i] - row0 : 0;
+    for (int base = piece.ca + group; base < piece.cb; base += kGroups * kBatch) {
       T v[kBatch];
       int into[kBatch];
       WF_UNROLL
       for (int q = 0; q < kBatch; ++q) {
         const int j = base + q * kGroups;
-        const bool inside = j < cb && i < rb && i >= j;
+        const bool inside = j < piece.cb && i < piece.rb && i >= j;
         into[q] = inside ? map[j] : -1;
-        v[q] = inside ? block[packed_at(child.below, j) + i] : T(0);
+        v[q] = inside ? block[packed_at(piece.below, j) + i] : T(0);
       }
       WF_UNROLL
       for (int q = 0; q < kBatch; ++q)

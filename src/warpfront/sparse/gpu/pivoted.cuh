@@ -22,23 +22,46 @@ enum : int { kNoPivot, kOnePivot, kTwoPivot, kZeroPivot };
 
 template <typename T>
 struct PivotScratch {
-  indexed<T> top[kMaxWarps];
-  T low[kMaxWarps];
-  T rest[4][kMaxWarps];
+  T top[kWarp], low[kWarp], rest[3][kWarp];
+  i32 at[kWarp];
   T pick[6];  // x_k, x_r, x_{k+1}, y_r, y_k, y_{k+1}
   Diagonal<T> d;
   i32 stats[kStats];
 };
 
-// Maximum over the team of one value a thread, through `slots`; the caller's barrier lies between put and take.
+// Largest of a warp's non-negative values, NaN first: their bits order as unsigned integers do.
+WF_DEVICE double warp_largest(double v) {
+  const u64 bits = static_cast<u64>(__double_as_longlong(v));
+  const u32 high = static_cast<u32>(bits >> 32), top = __reduce_max_sync(kFullMask, high);
+  const u32 low = __reduce_max_sync(kFullMask, high == top ? static_cast<u32>(bits) : 0u);
+  return __longlong_as_double(static_cast<i64>(static_cast<u64>(top) << 32 | low));
+}
+WF_DEVICE float warp_largest(float v) {
+  return __int_as_float(static_cast<int>(__reduce_max_sync(kFullMask, static_cast<u32>(__float_as_int(v)))));
+}
+WF_DEVICE bool same_bits(double a, double b) { return __double_as_longlong(a) == __double_as_longlong(b); }
+WF_DEVICE bool same_bits(float a, float b) { return __float_as_int(a) == __float_as_int(b); }
+WF_DEVICE double size_of(double a) { return __longlong_as_double(__double_as_longlong(a) & 0x7fffffffffffffffll); }
+WF_DEVICE float size_of(float a) { return __int_as_float(__float_as_int(a) & 0x7fffffff); }
+
+// First lane that holds the warp's largest value, or -1 where that is zero.
 template <typename T>
-WF_DEVICE void put_max(T v, T* slots, int warp) {
-  v = warp_max(v);
-  if (lane_id() == 0) slots[warp] = v;
+WF_DEVICE int first_of(T v, T largest) {
+  const u32 who = __ballot_sync(kFullMask, same_bits(v, largest) && !(v == T(0)));
+  return who == 0 ? -1 : __ffs(static_cast<int>(who)) - 1;
+}
+
+// Maximum over the team of a value a warp, through `slots`; the caller's barrier lies between put and take. One warp
+// needs no slots.
+template <int Threads, typename T>
+WF_DEVICE T put_max(T v, T* slots) {
+  v = warp_largest(v);
+  if (Threads > kWarp && lane_id() == 0) slots[team_rank<Threads>() / kWarp] = v;
+  return v;
 }
 template <int Threads, typename T>
-WF_DEVICE T take_max(const T* slots) {
-  return warp_max(slots[min_of(lane_id(), Threads / kWarp - 1)]);
+WF_DEVICE T take_max(T mine, const T* slots) {
+  return Threads == kWarp ? mine : warp_largest(lane_id() < Threads / kWarp ? slots[lane_id()] : T(0));
 }
 
 // Element (row, j) of the trailing matrix brought up to date by the panel's columns begin..k; row >= k.
@@ -90,16 +113,17 @@ struct Choice {
 };
 
 template <typename T>
-WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T below, T y_full, T y_below, T x_rest, T y_next, T u) {
+WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T below, T y_below, T x_rest, T y_next, T u, T per_u) {
   const T alpha = T(kAlpha);
-  const T akk = abs_value(pick[0]), arr = abs_value(pick[3]);
-  const T y_all = nan_max(y_full, y_below);
+  const T akk = size_of(pick[0]), arr = size_of(pick[3]);
+  const T y_full = nan_max(y_next, size_of(pick[4])), y_all = nan_max(y_full, y_below);
   if (akk * y_full >= alpha * size * size && akk >= u * below) return {kOnePivot, k};
   if (arr >= alpha * y_full && arr >= u * y_all) return {kOnePivot, r};
   if (size > T(0)) {
-    const T determinant = abs_value((pick[0] / size) * (pick[3] / size) - T(1));
-    const T y_rest = nan_max(y_next, y_below), limit = determinant * size / u;
-    if (determinant > T(1e-8) && arr / size * x_rest + y_rest <= limit && x_rest + akk / size * y_rest <= limit)
+    const T inverse = reciprocal(size), mine = pick[0] * inverse, theirs = pick[3] * inverse;
+    const T determinant = size_of(mine * theirs - T(1));
+    const T y_rest = nan_max(y_next, y_below), limit = determinant * size * per_u;
+    if (determinant > T(1e-8) && size_of(theirs) * x_rest + y_rest <= limit && x_rest + size_of(mine) * y_rest <= limit)
       return {kTwoPivot, r};
   }
   if (akk > T(0) && akk >= u * below) return {kOnePivot, k};
@@ -114,24 +138,30 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
                           PivotScratch<T>& s, i32* order) {
   const int i = team_rank<Threads>(), warp = i / kWarp;
   const T alpha = T(kAlpha), u = rule[kThreshold], zero = rule[kZero], doubt = rule[kDoubt];
-  const T floor = rule[kEpsilon];
+  const T floor = rule[kEpsilon], per_u = T(1) / u;
   int k = begin;
   while (k < candidates && k - begin < kPanel) {
     const bool live = i >= k && i < rows;
     T x = current(a, ld, i, live, begin, k, k, s.d), y = T(0);
-    const T size_x = abs_value(x);
-    indexed<T> best = {T(0), kNone};
-    if (i > k && i < width && !(size_x == T(0))) best.value = size_x, best.index = i;
-    best = warp_arg_max(best);
-    if (lane_id() == 0) s.top[warp] = best;
-    put_max(live && i >= width ? size_x : T(0), s.low, warp);
+    const T size_x = size_of(x);
+    T best = i > k && i < width ? size_x : T(0), low = live && i >= width ? size_x : T(0);
+    const T top = put_max<Threads>(best, s.top);
+    int r = first_of(best, top);
+    r = r < 0 ? -1 : i - lane_id() + r;
+    if (Threads > kWarp && lane_id() == 0) s.at[warp] = r;
+    low = put_max<Threads>(low, s.low);
     if (i == k) s.pick[0] = x;
     team_sync<Threads>();
-    best = warp_arg_max(s.top[min_of(lane_id(), Threads / kWarp - 1)]);
-    const int r = best.index == kNone ? -1 : best.index;
-    const T size = r < 0 ? T(0) : best.value;
-    const T below = nan_max(size, take_max<Threads>(s.low));
-    const T xk = s.pick[0], akk = abs_value(xk), largest = nan_max(akk, below);
+    best = top;
+    if (Threads > kWarp) {
+      const T v = lane_id() < Threads / kWarp ? s.top[lane_id()] : T(0);
+      best = warp_largest(v);
+      const int from = first_of(v, best);
+      r = from < 0 ? -1 : s.at[from];
+    }
+    const T size = r < 0 ? T(0) : best;
+    const T below = nan_max(size, take_max<Threads>(low, s.low));
+    const T xk = s.pick[0], akk = size_of(xk), largest = nan_max(akk, below);
     Choice<T> choice = {kOnePivot, k};
     T pivot = xk;
     if (largest <= zero) {
@@ -140,18 +170,17 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
       choice.kind = kNoPivot;
       if (r >= 0) {
         y = current(a, ld, i, live, begin, k, r, s.d);
-        const T size_y = abs_value(y);
-        const bool other = live && i != r;
-        put_max(other && i < width ? size_y : T(0), s.rest[0], warp);
-        put_max(live && i >= width ? size_y : T(0), s.rest[1], warp);
-        put_max(other && i > k ? size_x : T(0), s.rest[2], warp);
-        put_max(other && i > k && i < width ? size_y : T(0), s.rest[3], warp);
+        const T size_y = size_of(y);
+        const bool other = i > k && live && i != r;
+        const T y_below = put_max<Threads>(live && i >= width ? size_y : T(0), s.rest[0]);
+        const T x_rest = put_max<Threads>(other ? size_x : T(0), s.rest[1]);
+        const T y_next = put_max<Threads>(other && i < width ? size_y : T(0), s.rest[2]);
         if (i == r) s.pick[1] = x, s.pick[3] = y;
         if (i == k + 1) s.pick[2] = x, s.pick[5] = y;
         if (i == k) s.pick[4] = y;
         team_sync<Threads>();
-        choice = choose(s.pick, k, r, size, below, take_max<Threads>(s.rest[0]), take_max<Threads>(s.rest[1]),
-                        take_max<Threads>(s.rest[2]), take_max<Threads>(s.rest[3]), u);
+        choice = choose(s.pick, k, r, size, below, take_max<Threads>(y_below, s.rest[0]), take_max<Threads>(x_rest, s.rest[1]),
+                        take_max<Threads>(y_next, s.rest[2]), u, per_u);
       }
       if (choice.kind == kNoPivot && force) {
         choice.kind = kOnePivot, choice.place = k;
@@ -181,7 +210,7 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
         exchange<Threads>(a, ld, rows, k, k, choice.place, order);
         x = i == choice.place ? s.pick[4] : y;
       }
-      if (i > k && i < rows) a[k * ld + i] = x * (T(1) / pivot);
+      if (i > k && i < rows) a[k * ld + i] = x * reciprocal(pivot);
       if (i == 0) {
         set_diagonal(s.d, slot, pivot, T(0), 0);
         ++s.stats[kOnes];
@@ -190,7 +219,8 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
       }
       ++k;
     } else {
-      const T off = s.pick[1], last = s.pick[3], p = xk / off, q = last / off, scale = T(1) / ((p * q - T(1)) * off);
+      const T off = s.pick[1], last = s.pick[3], per_off = reciprocal(off), p = xk * per_off, q = last * per_off;
+      const T scale = per_off * reciprocal(p * q - T(1));
       exchange<Threads>(a, ld, rows, k, k + 1, choice.place, order);
       if (i == choice.place) x = s.pick[2], y = s.pick[5];
       if (i == k + 1) a[k * ld + i] = T(0);

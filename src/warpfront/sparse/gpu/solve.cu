@@ -15,7 +15,7 @@
 
 using namespace wf;
 
-enum : int { kMostRows = 160, kSweepThreads = 128, kSweepWarps = kSweepThreads / kWarp };
+enum : int { kMostRows = 160, kChunk = 16, kSweepThreads = 128, kSweepWarps = kSweepThreads / kWarp };
 
 template <int Threads, int R, typename T>
 WF_DEVICE void forward_front(const Front& f, const Child* children, const i32* maps, const T* panels,
@@ -45,17 +45,29 @@ WF_DEVICE void forward_front(const Front& f, const Child* children, const i32* m
       T v[R];
       for (int r = 0; r < R; ++r) v[r] = y[r][k0 + rank];
       const T* inverse = panel + static_cast<i64>(k0 + rank) * f.ld + k0;
-      for (int k = 0; k < rank; ++k)
-        for (int r = 0; r < R; ++r) v[r] = fma(inverse[k], y[r][k0 + k], v[r]);
+      for (int c = 0; c < rank; c += kChunk) {
+        T l[kChunk];
+        WF_UNROLL
+        for (int k = 0; k < kChunk; ++k) l[k] = c + k < rank ? inverse[c + k] : T(0);
+        WF_UNROLL
+        for (int k = 0; k < kChunk; ++k)
+          if (c + k < rank)
+            for (int r = 0; r < R; ++r) v[r] = fma(l[k], y[r][k0 + c + k], v[r]);
+      }
       for (int r = 0; r < R; ++r) z[r * sizes[0] + f.first + k0 + rank] = t[r][k0 + rank] = v[r];
     }
     team_sync<Threads>();
     // t holds the solved block; the rows behind it live in y (own rows) and t (rows below).
     for (int i = k0 + size + rank; i < f.rows; i += Threads) {
       T sum[R] = {};
-      for (int k = 0; k < size; ++k) {
-        const T l = panel[static_cast<i64>(k0 + k) * f.ld + i];
-        for (int r = 0; r < R; ++r) sum[r] = fma(l, t[r][k0 + k], sum[r]);
+      for (int c = 0; c < size; c += kChunk) {
+        T l[kChunk];
+        WF_UNROLL
+        for (int k = 0; k < kChunk; ++k) l[k] = c + k < size ? panel[static_cast<i64>(k0 + c + k) * f.ld + i] : T(0);
+        WF_UNROLL
+        for (int k = 0; k < kChunk; ++k)
+          if (c + k < size)
+            for (int r = 0; r < R; ++r) sum[r] = fma(l[k], t[r][k0 + c + k], sum[r]);
       }
       for (int r = 0; r < R; ++r) {
         if (i < f.width) y[r][i] -= sum[r];
@@ -107,9 +119,17 @@ WF_DEVICE void backward_front(const Front& f, const i32* below_ind, const T* pan
     const int size = min_of(kPanel, f.width - k0);
     for (int c = Threads == kWarp ? lane : warp; c < size; c += Threads == kWarp ? kWarp : Threads / kWarp) {
       const T* column = panel + static_cast<i64>(k0 + c) * f.ld;
+      constexpr int kStep = Threads == kWarp ? 1 : kWarp, kLoads = Threads == kWarp ? kChunk : 5;
       T sum[R] = {};
-      for (int i = k0 + size + (Threads == kWarp ? 0 : lane); i < f.rows; i += Threads == kWarp ? 1 : kWarp)
-        for (int r = 0; r < R; ++r) sum[r] = fma(column[i], t[r][i], sum[r]);
+      for (int i0 = k0 + size + (Threads == kWarp ? 0 : lane); i0 < f.rows; i0 += kStep * kLoads) {
+        T l[kLoads];
+        WF_UNROLL
+        for (int q = 0; q < kLoads; ++q) l[q] = i0 + q * kStep < f.rows ? column[i0 + q * kStep] : T(0);
+        WF_UNROLL
+        for (int q = 0; q < kLoads; ++q)
+          if (i0 + q * kStep < f.rows)
+            for (int r = 0; r < R; ++r) sum[r] = fma(l[q], t[r][i0 + q * kStep], sum[r]);
+      }
       for (int r = 0; r < R; ++r) {
         if (Threads != kWarp) sum[r] = warp_sum(sum[r]);
         if (Threads == kWarp || lane == 0) y[r][c] = t[r][k0 + c] - sum[r];
@@ -119,9 +139,15 @@ WF_DEVICE void backward_front(const Front& f, const i32* below_ind, const T* pan
     if (rank < size) {
       T v[R];
       for (int r = 0; r < R; ++r) v[r] = y[r][rank];
-      for (int k = rank + 1; k < size; ++k) {
-        const T inverse = panel[static_cast<i64>(k0 + k) * f.ld + k0 + rank];
-        for (int r = 0; r < R; ++r) v[r] = fma(inverse, y[r][k], v[r]);
+      for (int c = 1; c < size; c += kChunk) {
+        T l[kChunk];
+        WF_UNROLL
+        for (int k = 0; k < kChunk; ++k)
+          l[k] = c + k > rank && c + k < size ? panel[static_cast<i64>(k0 + c + k) * f.ld + k0 + rank] : T(0);
+        WF_UNROLL
+        for (int k = 0; k < kChunk; ++k)
+          if (c + k > rank && c + k < size)
+            for (int r = 0; r < R; ++r) v[r] = fma(l[k], y[r][c + k], v[r]);
       }
       const int to = pivots[2 * (f.first + k0 + rank)];
       for (int r = 0; r < R; ++r) t[r][k0 + rank] = v[r], x[r * sizes[0] + f.first + to] = v[r];
@@ -157,16 +183,23 @@ __global__ void __launch_bounds__(kSweepThreads)
   const T* panel = panels + f.panel;
   u32* done = flags + f.flag;
   const u32 epoch = flags[0];
+  // What the last warp to finish needs is loaded before anything is waited for.
+  const int size = index < blocks ? min_of(kPanel, f.width - item.row) : 0;
+  const int from = warp == 0 && lane < size ? pivots[2 * (f.first + row)] - item.row : lane;
+  T inverse[kPanel];
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    inverse[k] = warp == 0 && k < lane && lane < size ? panel[static_cast<i64>(row) * f.ld + item.row + k] : T(0);
   T acc[R] = {};
   for (int p = warp; p < min_of(index, blocks); p += kSweepWarps) {
-    const int size = min_of(kPanel, f.width - p * kPanel);
+    const int count = min_of(kPanel, f.width - p * kPanel);
     T l[kPanel];
     WF_UNROLL
-    for (int k = 0; k < kPanel; ++k) l[k] = live && k < size ? panel[static_cast<i64>(p * kPanel + k) * f.ld + row] : T(0);
+    for (int k = 0; k < kPanel; ++k) l[k] = live && k < count ? panel[static_cast<i64>(p * kPanel + k) * f.ld + row] : T(0);
     if (lane == 0) signal_wait(done + p, epoch);
     __syncwarp();
     T v[R];
-    for (int r = 0; r < R; ++r) v[r] = lane < size ? z[r * sizes[0] + f.first + p * kPanel + lane] : T(0);
+    for (int r = 0; r < R; ++r) v[r] = lane < count ? z[r * sizes[0] + f.first + p * kPanel + lane] : T(0);
     WF_UNROLL
     for (int k = 0; k < kPanel; ++k)
       for (int r = 0; r < R; ++r) acc[r] = fma(l[k], __shfl_sync(kFullMask, v[r], k), acc[r]);
@@ -187,8 +220,6 @@ __global__ void __launch_bounds__(kSweepThreads)
   }
   __syncthreads();
   if (warp != 0) return;
-  const int size = index < blocks ? min_of(kPanel, f.width - item.row) : 0;
-  const int from = lane < size ? pivots[2 * (f.first + row)] - item.row : lane;
   T v[R];
   for (int r = 0; r < R; ++r) {
     v[r] = t[r][from];
@@ -196,13 +227,14 @@ __global__ void __launch_bounds__(kSweepThreads)
   }
   __syncwarp();
   if (size > 0) {
-    for (int r = 0; r < R; ++r) t[r][lane] = v[r];
-    __syncwarp();
-    if (lane < size) {
-      const T* inverse = panel + static_cast<i64>(row) * f.ld + item.row;
-      for (int k = 0; k < lane; ++k)
-        for (int r = 0; r < R; ++r) v[r] = fma(inverse[k], t[r][k], v[r]);
-      for (int r = 0; r < R; ++r) z[r * sizes[0] + f.first + row] = v[r];
+    for (int r = 0; r < R; ++r) {
+      const T mine = v[r];
+      WF_UNROLL
+      for (int k = 0; k < kPanel; ++k) {
+        const T other = __shfl_sync(kFullMask, mine, k);
+        if (k < lane && lane < size) v[r] = fma(inverse[k], other, v[r]);
+      }
+      if (lane < size) z[r * sizes[0] + f.first + row] = v[r];
     }
     __syncwarp();
     if (lane == 0) signal_set(done + index, epoch);
@@ -238,6 +270,11 @@ __global__ void __launch_bounds__(kSweepThreads)
   T acc[kEach][R] = {}, d[R];
   for (int r = 0; r < R; ++r)
     d[r] = warp == 0 && lane < size ? divide(z + r * sizes[0], diagonal, pivots, f.first + item.row + lane) : T(0);
+  const int to = warp == 0 && lane < size ? pivots[2 * (f.first + item.row + lane)] : 0;
+  T inverse[kPanel];
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    inverse[k] = warp == 0 && k > lane && k < size ? panel[static_cast<i64>(item.row + k) * f.ld + item.row + lane] : T(0);
   auto add = [&](const T (&l)[kEach], const T (&v)[R]) {
     WF_UNROLL
     for (int c = 0; c < kEach; ++c)
@@ -273,19 +310,17 @@ __global__ void __launch_bounds__(kSweepThreads)
     }
   __syncthreads();
   if (warp != 0) return;
-  for (int r = 0; r < R; ++r) s[r][lane] = d[r] - s[r][lane];
-  __syncwarp();
-  if (lane < size) {
-    const int to = pivots[2 * (f.first + item.row + lane)];
-    T v[R];
-    for (int r = 0; r < R; ++r) v[r] = s[r][lane];
-    for (int k = lane + 1; k < size; ++k) {
-      const T inverse = panel[static_cast<i64>(item.row + k) * f.ld + item.row + lane];
-      for (int r = 0; r < R; ++r) v[r] = fma(inverse, s[r][k], v[r]);
+  for (int r = 0; r < R; ++r) {
+    const T mine = lane < size ? d[r] - s[r][lane] : T(0);
+    T v = mine;
+    WF_UNROLL
+    for (int k = 0; k < kPanel; ++k) {
+      const T other = __shfl_sync(kFullMask, mine, k);
+      if (k > lane && k < size) v = fma(inverse[k], other, v);
     }
-    for (int r = 0; r < R; ++r) {
-      z[r * sizes[0] + f.first + item.row + lane] = v[r];
-      x[r * sizes[0] + f.first + to] = v[r];
+    if (lane < size) {
+      z[r * sizes[0] + f.first + item.row + lane] = v;
+      x[r * sizes[0] + f.first + to] = v;
     }
   }
   __syncwarp();

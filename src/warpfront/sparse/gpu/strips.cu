@@ -20,12 +20,22 @@ constexpr int kStripThreads = 256, kBlockSize = kPanel * kPitch, kNeighbours = 4
 // Published for each diagonal block: M (pitch 32), then D as own, other, step.
 constexpr int kPublished = kPanel * kPanel + 3 * kPanel;
 
+template <typename T>
+WF_DEVICE void publish_diagonal(const Diagonal<T>& d, T* published) {
+  const int lane = lane_id();
+  published += kPanel * kPanel;
+  published[lane] = d.own[kLead + lane], published[kPanel + lane] = d.other[kLead + lane];
+  published[2 * kPanel + lane] = static_cast<T>(d.step[kLead + lane]);
+}
+
 // M of a block eliminated without interchanges; one warp. Zero outside size x size.
 template <typename T>
 WF_DEVICE void publish_direct(int size, const DirectScratch<T>& s, T* published) {
   const int lane = lane_id();
+  WF_UNROLL_N(8)
   for (int k = 0; k < kPanel; ++k)
     published[k * kPanel + lane] = k < size && lane < size ? s.inverse[k * kPitch + lane] * s.reciprocal[lane] : T(0);
+  publish_diagonal(s.d, published);
 }
 
 // The same with interchanges: lane n makes column n of M from columns n and its partner of the inverse.
@@ -92,8 +102,10 @@ WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T
     invert_unit(block, kPitch, size);
     __syncwarp();
     publish_pivoted(block, size, order, diagonal, pivots, published);
+    load_diagonal(s.direct.d, diagonal, pivots, size, lane);
+    __syncwarp();
+    publish_diagonal(s.direct.d, published);
   }
-  __syncwarp();
 }
 
 template <bool Pivoting, typename T>
@@ -133,17 +145,23 @@ WF_DEVICE void form_rows(const Strip<T>& x, int p) {
 // Columns q0..q0+count of blocks of 32 behind panel p: S_q -= (L D) L_q^T.
 template <typename T>
 WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count, const Diagonal<T>& d) {
-  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
-  if (thread < count && q0 + thread != x.item.index) signal_wait(x.rows_done + q0 + thread, x.base + p + 1);
-  __syncthreads();
-  for (int c = warp; c < count * kPanel; c += kStripThreads / kWarp) {
-    const int q = q0 + c / kPanel, k = c % kPanel, row = x.item.col + q * kPanel + lane;
-    if (q == x.item.index) continue;
-    const bool inside = row < x.item.end && p * kPanel + k < x.columns;
-    x.near[(q - q0) * kBlockSize + k * kPitch + lane] =
-        inside ? x.panel[static_cast<i64>(x.item.col + p * kPanel + k) * x.f.ld + row] : T(0);
+  constexpr int kPer = 16 / static_cast<int>(sizeof(T)), kPieces32 = kPanel / kPer;
+  const int thread = threadIdx.x, warp = thread / kWarp;
+  if (count > 1 || q0 != x.item.index) {
+    if (thread < count && q0 + thread != x.item.index) signal_wait(x.rows_done + q0 + thread, x.base + p + 1);
+    __syncthreads();
+    for (int c = thread; c < count * kPanel * kPieces32; c += kStripThreads) {
+      const int b = c / (kPanel * kPieces32), k = c / kPieces32 % kPanel, n = c % kPieces32 * kPer;
+      if (q0 + b == x.item.index) continue;
+      const int row = x.item.col + (q0 + b) * kPanel + n, left = x.item.end - row;
+      const bool inside = left > 0 && p * kPanel + k < x.columns;
+      const T* from = x.panel + (inside ? static_cast<i64>(x.item.col + p * kPanel + k) * x.f.ld + row : 0);
+      cp_async16(x.near + b * kBlockSize + k * kPitch + n, from, inside ? static_cast<u32>(min_of(kPer, left) * sizeof(T)) : 0u);
+    }
+    cp_async_commit();
+    cp_async_wait<0>();
+    __syncthreads();
   }
-  __syncthreads();
   const int q = q0 + warp / 2, i0 = warp % 2 * 16;
   if (warp / 2 < count) {
     const T* mine = x.s + p * kBlockSize;
@@ -185,7 +203,9 @@ __global__ void __launch_bounds__(kStripThreads)
     if (thread == 0) signal_wait(x.block_done + p, x.base + 1);
     __syncthreads();
     const T* from = x.published + static_cast<i64>(p) * kPublished;
-    for (int k = warp; k < kPanel; k += kStripThreads / kWarp) x.m[k * kPitch + lane] = from[k * kPanel + lane];
+    WF_UNROLL
+    for (int k = 0; k < kPanel; k += kStripThreads / kWarp)
+      x.m[(k + warp) * kPitch + lane] = from[(k + warp) * kPanel + lane];
     if (warp == 0) {
       from += kPanel * kPanel;
       set_diagonal(d, lane, from[lane], from[kPanel + lane], static_cast<int>(from[2 * kPanel + lane]));
@@ -206,11 +226,6 @@ __global__ void __launch_bounds__(kStripThreads)
   i32* block_stats = stats + kStats * (x.f.stat + first + index);
   T* to = x.published + static_cast<i64>(index) * kPublished;
   eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to);
-  load_diagonal(d, block_d, block_pivots, size, lane);
-  __syncwarp();
-  to += kPanel * kPanel;
-  to[lane] = d.own[kLead + lane], to[kPanel + lane] = d.other[kLead + lane];
-  to[2 * kPanel + lane] = static_cast<T>(d.step[kLead + lane]);
   __syncwarp();
   if (lane == 0) signal_set(x.block_done + index, x.base + 1);
   for (int k = 0; k < size; ++k)

@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(kTileThreads)
                  const T* diagonal, const i32* pivots) {
   WF_DYNAMIC_SHARED(memory);
   __shared__ Diagonal<T> diag[2];
+  __shared__ Piece pieces[kPieces];
   constexpr int kStage = 2 * kSlice * kTilePitch;
   T* stage = reinterpret_cast<T*>(memory);
   const Item item = items[blockIdx.x];
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(kTileThreads)
   };
   for (int s = 0; s < Stages - 1; ++s) load(s);
   load_d(0);
+  if (Contribution) list_pieces<kTile, kTile>(pieces, f.child0, f, item.row, item.col, children, maps);
   T acc[2][4][4] = {};
   for (int s = 0; s < slices; ++s) {
     cp_async_wait<Stages - 2>();
@@ -82,7 +84,8 @@ __global__ void __launch_bounds__(kTileThreads)
         tile[(col0 + 8 * n + tile_col(e)) * kTilePitch + row0 + 16 * m + tile_row(e)] = -acc[m][n][e];
   __syncthreads();
   if (Contribution)
-    pull_tile<kTile, kTile, kTileThreads>(tile, kTilePitch, f, item.row, item.col, f.width, children, maps, blocks);
+    pull_tile<kTile, kTile, kTileThreads>(tile, kTilePitch, pieces, f, item.row, item.col, f.width, children, maps,
+                                          blocks);
   const int r = thread % kTile, i = item.row + r;
   for (int c = thread / kTile; c < kTile; c += kTileThreads / kTile) {
     const int j = item.col + c;
