@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from warpfront.dense import _lu_block_cuda as blocks
 from warpfront.dense import _lu_small_cuda as small
 
 __all__ = ["DeviceLU", "factor", "fan_out"]
 
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+MANY_COLUMNS = 64  # right-hand sides from which two triangular solves of cuBLAS are the faster way
 STREAMS = 8  # for matrices factored one after another
 BATCHED_ORDER, BATCHED_COUNT = (
     1024,
@@ -99,6 +101,9 @@ class DeviceLU:
             self._sweep_small(x)
         elif self.order <= BATCHED_ORDER and len(self.lu) >= BATCHED_COUNT:
             self._sweep_batched(x, trans)
+        elif trans == "N" and x.shape[1] >= MANY_COLUMNS and blocks.supported(self.lu.dtype.name, self.order):
+            for k in range(len(x)):
+                x[k] = blocks.solve_blocks(self.lu[k], self.pivots[k], x[k])
         else:
             self._sweep_large(x, trans)
         return x.transpose(0, 2, 1)
@@ -191,13 +196,20 @@ def factor(a: Any) -> DeviceLU:
         kernel.launch(stream, batch, small.THREADS, args, shared)
         return DeviceLU(a, lu, pivots, info, None, size, 0)
     lu = cupy.array(a.transpose(0, 2, 1), order="C", copy=True)
-    many = batch >= BATCHED_COUNT and n <= BATCHED_ORDER
-    info = (_factor_batched if many else _factor_large)(lu, pivots)
+    first = 1
+    if batch >= BATCHED_COUNT and n <= BATCHED_ORDER:
+        info = _factor_batched(lu, pivots)
+    elif blocks.supported(a.dtype.name, n):
+        first, info = 0, cupy.empty(batch, np.int32)
+        for b in range(batch):  # each takes the whole device
+            blocks.factor_blocks(lu[b], pivots[b], info[b : b + 1])
+    else:
+        info = _factor_large(lu, pivots)
     bad = cupy.zeros(batch, np.int32)
     kernel, stream = _kernel(a, 2)
     grid = (small.status_blocks(n), batch)
     kernel.launch(stream, grid, small.STATUS_THREADS, (lu.data.ptr, bad.data.ptr, size.data.ptr, n))
-    return DeviceLU(a, lu, pivots, info, bad, size, 1)
+    return DeviceLU(a, lu, pivots, info, bad, size, first)
 
 
 def fan_out(count: int, run: Callable[[int], None], streams: int = STREAMS) -> None:

@@ -18,7 +18,7 @@ __all__ = ["run"]
 _THREAD_BYTES = 1 << 24
 # NumPy's copy is the fastest loop while what it reads down a column stays in cache: a matrix narrower than this, and
 # otherwise blocks of so many rows, as long as the pitch does not put them into few cache sets.
-_NARROW, _ROWS = 16, {1: 512, 2: 512, 4: 512, 8: 512, 16: 1024}
+_NARROW, _ROWS = 16, {1: 512, 2: 512, 4: 512, 8: 1024, 16: 1024}
 _SETS_BYTES, _CONFLICT = 4096, 512
 
 
