@@ -49,7 +49,8 @@ BUFFER = 1024
 AHEAD = 32
 # Keys are split into distances and parents by one thread up to this many vertices.
 SPLIT_ALONE = 1 << 18
-FAR, NEAR = np.uint64(16), np.uint64(6)
+FAR, NEAR, CLOSE = np.uint64(16), np.uint64(8), np.uint64(3)
+FOUR = np.uint64(4)
 
 
 @njit(cache=True, nogil=True)
@@ -132,6 +133,11 @@ def push_serial(ptr, ind, key, queue, state, thin):  # type: ignore[no-untyped-d
         first, last = ptr[u], ptr[u + ONE]
         arcs += last - first
         if thin:
+            # A few vertices ahead the heads are here: ask for their keys. Rows of fewer arcs ask for a neighbour's.
+            ahead = ptr[np.uint64(queue[q + CLOSE])]
+            if ahead + FOUR <= np.uint64(ind.shape[0]):
+                for k in range(ahead, ahead + FOUR):
+                    prefetch(key, np.uint64(ind[k]))
             for k in range(first, last):
                 v = np.uint64(ind[k])
                 old = key[v]
