@@ -277,6 +277,7 @@ class EdgePipeline:
 
     def _place(self, taken: list[Slot], shape: tuple[int, ...]) -> NDArray[np.uint8]:
         """Lend the slot that an image is decoded into."""
+        shape = tuple(shape)
         pixels = contiguous_pixels(shape, self._layout, self._order)
         nbytes = int(np.prod(shape))
         if taken:
