@@ -167,20 +167,17 @@ def test_matrix_table(data, tmp_path, capsys):
     page = tmp_path / "matrices.md"
     assert matrices.main([str(data), "-o", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert "4 matrices: 3 solved, 1 refused, 0 wrong." in text
-    rows = {line.split(" | ")[0]: line for line in text.splitlines() if line.startswith("| ")}
+    assert "5 matrices: 4 solved, 1 refused, 0 wrong." in text
+    assert "6 matrices: 5 solved, 1 refused, 0 wrong." in text  # by LU: also the one without symmetry
+    first = text.split("## LU of every matrix")[0].splitlines()
+    rows = {line.split(" | ")[0]: line for line in first if line.startswith("| ")}
     assert "| SPD | LL^T | 2, 0, 0 | 2, 0, 0 (manifest) |" in rows["| matrices/spd.mtx"]
     assert "| S | LDL^T | 1, 1, 0 |" in rows["| matrices/indefinite.mtx"]
     assert "SINGULAR" in rows["| matrices/singular.mtx"]
     assert "1, 1, 0 (eigenvalues)" in rows["| kkt/one.mtx"]
     assert rows["| kkt/one.mtx"].count("–") == 0  # its own right-hand side was solved, too
-    skipped = text.split("## Not in the table")[1]
-    for line in (
-        "complex.mtx: complex",
-        "pattern.mtx: pattern only",
-        "unsymmetric.mtx: unsymmetric",
-        "wide.mtx: rect",
-    ):
+    skipped = text.split("## Not in the tables")[1]
+    for line in ("pattern.mtx: pattern only", "wide.mtx: rect"):
         assert line in skipped
     assert "_rhs" not in text
 
@@ -188,7 +185,7 @@ def test_matrix_table(data, tmp_path, capsys):
 def test_matrix_table_fails_for_a_wrong_inertia(data, tmp_path):
     write_manifest(data, spd="1,1,0", indefinite="1,1,0", singular="1,0,1")
     page = tmp_path / "matrices.md"
-    assert matrices.main([str(data), "-o", str(page), "--only", "matrices/"]) == 1
+    assert matrices.main([str(data), "-o", str(page), "--only", "matrices/", "--no-lu"]) == 1
     assert "**wrong**: inertia (2, 0, 0) is not (1, 1, 0) (manifest)" in page.read_text(encoding="utf-8")
 
 

@@ -19,7 +19,6 @@ from warpfront import DirectSolver, Status
 from warpfront.errors import InvalidValueError
 
 TRANSPOSED = {"N": lambda a: a, "T": lambda a: a.T, "H": lambda a: a.conj().T}
-REAL = ("float64",)
 
 
 @pytest.mark.parametrize("kind", GENERAL)

@@ -76,15 +76,24 @@ def _analysis(outcome: Outcome) -> Section:
         ("ordering", record.ordering),
         ("why", record.ordering_reason),
         ("candidates", "\n".join(candidates) or "none"),
-        ("zero-diagonal pairs", f"{record.n_pairs:,}"),
-        (
-            "fill: nnz(L)",
-            f"{record.nnz_factor:,} ({_ratio(record.nnz_factor, symbolic.pattern.nnz)} nnz(tril A))",
-        ),
+        *_reordering(record, symbolic.pattern.nnz),
         ("flops", f"{record.flops:.3g}"),
         ("fronts", f"{record.n_supernodes:,}, largest {record.max_front:,} rows, {record.tree_depth} levels"),
     ]
     return Section("Analysis", tuple(rows))
+
+
+def _reordering(record: Any, stored: int) -> list[tuple[str, str]]:
+    """What was done to rows besides the ordering, and the fill."""
+    fill = f"{record.nnz_factor:,} ({_ratio(record.nnz_factor, stored)}"
+    if record.structure != "G":
+        return [("zero-diagonal pairs", f"{record.n_pairs:,}"), ("fill: nnz(L)", f"{fill} nnz(tril A))")]
+    return [
+        ("matching", record.matching),
+        ("diagonal blocks", f"{record.n_blocks:,}"),
+        ("structural rank", f"{record.structural_rank:,} of {record.n:,}"),
+        ("fill: nnz(L + U)", f"{fill} nnz(A))"),
+    ]
 
 
 def _ratio(above: int, below: int) -> str:
@@ -105,7 +114,10 @@ def _factor(record: Any) -> Section:
             f"{pivots.one_by_one:,} of 1x1, {pivots.two_by_two:,} of 2x2; {pivots.perturbed:,} perturbed, "
             f"{pivots.delayed:,} delayed, {pivots.zero:,} zero",
         ),
-        ("nnz(L), delayed included", f"{record.nnz_factor:,}"),
+        (
+            "nnz(L + U), delayed included" if record.method == "LU" else "nnz(L), delayed included",
+            f"{record.nnz_factor:,}",
+        ),
     ]
     if record.inertia is not None:  # LU and complex symmetric matrices have none
         positive, negative, zero = (f"{count:,}" for count in record.inertia)

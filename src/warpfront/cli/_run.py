@@ -137,7 +137,7 @@ def _analyze(outcome: Outcome, phases: Phases, ahead: CompileAhead | None = None
         matrix = read_matrix(request.matrix)
         outcome.files["matrix"] = describe_file(request.matrix)
     if ahead is not None:
-        ahead.choose("cholesky" if _maybe_definite(matrix, request.structure) else "ldlt")
+        ahead.choose(_likely_method(matrix, request.structure))
     with phases.phase("loading", "libraries"):
         from warpfront.sparse.solver import DirectSolver
 
@@ -152,6 +152,16 @@ def _analyze(outcome: Outcome, phases: Phases, ahead: CompileAhead | None = None
     with phases.phase("analysing", size):
         outcome.solver.analyze()
     return matrix
+
+
+def _likely_method(matrix: Any, structure: str) -> str:
+    """Tell which factorisation to compile ahead; a wrong guess costs nothing but the help."""
+    if structure == "G":
+        return "lu"
+    square = matrix.shape[0] == matrix.shape[1] > 0
+    if structure == "auto" and square and abs(matrix - matrix.T).max() > 0:
+        return "lu"
+    return "cholesky" if _maybe_definite(matrix, structure) else "ldlt"
 
 
 def _maybe_definite(matrix: Any, structure: str) -> bool:

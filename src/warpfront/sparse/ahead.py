@@ -62,7 +62,7 @@ class CompileAhead:
             self._process = None
 
     def choose(self, method: str) -> None:
-        """Say which factorisation will be needed: ``"cholesky"`` or ``"ldlt"``."""
+        """Say which factorisation will be needed: ``"cholesky"``, ``"ldlt"`` or ``"lu"``."""
         if self._process is not None and self._process.stdin is not None:
             try:
                 self._process.stdin.write(method + "\n")
@@ -124,13 +124,41 @@ def _single() -> Symbolic:
 
 
 def compile_factorization(method: str) -> Factor:
-    """Compile ``"cholesky"`` or ``"ldlt"`` for float64; returns the factor of the matrix [1]."""
+    """Compile ``"cholesky"``, ``"ldlt"`` or ``"lu"`` for float64; returns the factor of the matrix [1]."""
     from warpfront.sparse.numeric.factorize import FactorOptions, factorize
 
+    if method == "lu":
+        return _compile_lu()
     cholesky = method == "cholesky"
     return factorize(
         _single(), np.ones(1), None if cholesky else np.ones(1), FactorOptions(cholesky=cholesky)
     )
+
+
+def _compile_lu() -> Factor:
+    from dataclasses import replace
+
+    from warpfront.sparse.analysis.symbolic import Coupling, General
+    from warpfront.sparse.numeric.factorize import FactorOptions
+    from warpfront.sparse.numeric.factorize_lu import choose_scaling, factorize_lu
+
+    symbolic, one = _single(), np.ones(1)
+    nothing = np.zeros(0, np.int32)
+    coupling = Coupling(np.zeros(2, np.int64), nothing, np.zeros(0, np.int64))
+    general = General(
+        rows=symbolic.perm,
+        row_scale=one,
+        col_scale=one,
+        structural_rank=1,
+        unmatched_rows=nothing,
+        unmatched_columns=nothing,
+        matched=np.zeros(1, np.int64),
+        blocks=np.zeros((1, 2), np.int64),
+        coupling=coupling,
+        matching="",
+    )
+    symbolic = replace(symbolic, general=general)
+    return factorize_lu(symbolic, one, choose_scaling(symbolic, one, "auto"), FactorOptions(cholesky=False))
 
 
 def compile_solve() -> None:

@@ -88,11 +88,13 @@ class LuFactor:
 
     def __call__(self, b: Any) -> NDArray[Any]:
         """Solve ``A x = b``."""
-        return self.solver.solve(b)
+        x: NDArray[Any] = self.solver.solve(b)
+        return x
 
     def solve(self, rhs: Any, trans: str = "N") -> NDArray[Any]:
         """Solve ``A x = rhs``, ``A^T x = rhs`` ("T") or ``A^H x = rhs`` ("H"), refined."""
-        return self.solver.solve(rhs, trans)
+        x: NDArray[Any] = self.solver.solve(rhs, trans)
+        return x
 
     def as_linear_operator(self) -> Any:
         """Inverse of A as a ``scipy.sparse.linalg.LinearOperator``."""
