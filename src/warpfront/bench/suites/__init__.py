@@ -22,8 +22,10 @@ CASES = Path(__file__).with_name("cases.toml")
 
 # Benchmark -> what it measures, its table in cases.toml, and its module here.
 SUITES: dict[str, tuple[str, str, str]] = {
+    "batched_cpu": ("many tiny systems beside NumPy", "batched_cpu", "batched_cpu"),
     "bfs_cpu": ("breadth-first search beside SciPy, igraph, NetworKit and networkx", "bfs_cpu", "bfs_cpu"),
     "ceilings_cpu": ("what bounds the others: a copy, a matrix product", "ceilings_cpu", "ceilings_cpu"),
+    "dense_cpu": ("inverse, solve and determinant beside NumPy and SciPy", "dense_cpu", "dense_cpu"),
     "edges_cpu": ("image edges beside OpenCV's chain", "edges_cpu", "edges_cpu"),
     "sparse_cpu": (
         "sparse direct solvers: first factorisation, refactorisation, solve",
