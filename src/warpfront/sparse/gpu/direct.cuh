@@ -2,8 +2,8 @@
 //
 // Lane i holds row i of the symmetric block (both triangles) in r, and column i of the inverse in y. Step j stores
 // column j of the block; by symmetry it is also row j, and the same values times 1/d are column j of L, which the
-// inverse needs: one store, one warp barrier and 31 - j broadcasts feed both updates. Two columns alternate in
-// `column`, so one barrier a step separates a step's reads from the next but one step's writes.
+// inverse needs: one store, one warp barrier and 31 - j broadcasts feed both updates. Steps take two columns; two pairs
+// alternate in `column`, so one barrier a step separates a step's reads from the next but one step's writes.
 #pragma once
 #include "front.cuh"
 
@@ -14,11 +14,27 @@ constexpr double kAlpha = 0.6403882032022076;  // (1 + sqrt(17)) / 8, Bunch and 
 template <typename T>
 struct DirectScratch {
   T inverse[kPanel * kPitch];  // of the diagonal block: element (n, k) at k * kPitch + n
-  T column[2 * kPanel];
+  T column[4 * kPanel];
   T reciprocal[kPanel];
   Diagonal<T> d;
   i32 verdict;
 };
+
+// Whether a pivot may be taken where it stands; uniform over the warp. `x` is the lane's entry of its column, `rest` says
+// whether that is one of the rows behind the pivot.
+template <bool Indefinite, typename T>
+WF_DEVICE bool accept(T pivot, T x, bool rest, T share, T least) {
+  if (!Indefinite) return pivot > T(0) && pivot - pivot == T(0);
+  const T size = abs_value(pivot);
+  return __all_sync(kFullMask, size > least && size - size == T(0) && (!rest || share * abs_value(x) <= size));
+}
+
+// 1 / d1, d1 = p1 - side^2 / p0, as p0 / (p0 p1 - side^2) where that stays in range: it needs no other reciprocal.
+WF_DEVICE double reciprocal_second(double p0, double p1, double side, double d1) {
+  const double determinant = fma(p0, p1, -side * side), size = abs_value(determinant);
+  return size > 1e-280 && size < 1e280 ? p0 * reciprocal(determinant) : reciprocal(d1);
+}
+WF_DEVICE float reciprocal_second(float, float, float, float d1) { return reciprocal(d1); }
 
 // r: in the block, out L (r[k] of lane i > k) and, for k >= width, the Schur complement. y: out, for i > lane, the
 // inverse. d: the first `width` pivots, one a lane. Indefinite = false: pivots have to be positive; goes through and
@@ -32,29 +48,38 @@ WF_DEVICE int eliminate_direct(T (&r)[kPanel], T (&y)[kPanel], T& d, int width, 
   d = T(1);
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) y[k] = k == lane ? T(1) : T(0);
+  // Two columns a step: their two reciprocals do not wait for each other, and the updates use the columns as stored,
+  // with coefficients that account for the first one's effect on the second.
   WF_UNROLL
-  for (int j = 0; j < kPanel; ++j) {
+  for (int j = 0; j < kPanel; j += 2) {
     if (j < width && !(Indefinite && bad >= 0)) {
-      T* column = columns + kPanel * (j & 1);
-      column[lane] = r[j];
+      T* first = columns + 2 * kPanel * (j / 2 & 1);
+      T* second = first + kPanel;
+      const bool pair = j + 1 < width;
+      first[lane] = r[j];
+      second[lane] = r[j + 1];
       __syncwarp();
-      const T pivot = column[j];
-      bool good = pivot > T(0) && pivot - pivot == T(0);
-      if (Indefinite) {
-        const T size = abs_value(pivot);
-        good = size > least && size - size == T(0);
-        good = __all_sync(kFullMask, good && (lane <= j || share * abs_value(r[j]) <= size));
-      }
-      if (!good && bad < 0) bad = j;
-      const T inverse = good ? reciprocal(pivot) : T(0);
-      const T l = r[j] * inverse, z = y[j] * inverse;
-      if (lane == j) d = pivot;
-      if (lane > j) r[j] = l;
+      const T p0 = first[j], side = first[j + 1], p1 = second[j + 1];
+      const bool fine0 = accept<Indefinite>(p0, r[j], lane > j, share, least);
+      const T i0 = fine0 ? reciprocal(p0) : T(0), m = side * i0, d1 = fma(-m, side, p1);
+      const T l0 = r[j] * i0, below = fma(-l0, side, r[j + 1]);
+      const bool fine1 = !pair || accept<Indefinite>(d1, below, lane > j + 1, share, least);
+      const T i1 = !pair || !fine1 ? T(0) : reciprocal_second(p0, p1, side, d1);
+      const T l1 = below * i1, z0 = y[j] * i0, z1 = fma(-z0, side, y[j + 1]) * i1;
+      if (bad < 0 && !fine0) bad = j;
+      if (bad < 0 && !fine1) bad = j + 1;
+      if (lane == j) d = p0;
+      if (lane == j + 1 && pair) d = d1;
+      if (lane > j) r[j] = l0;
+      const T g0 = fma(-l1, m, l0), h0 = fma(-z1, m, z0);
+      // The second column itself: eliminated by the first alone.
+      y[j + 1] = fma(-z0, side, y[j + 1]);
+      r[j + 1] = pair && lane > j + 1 ? l1 : below;
       WF_UNROLL
-      for (int k = j + 1; k < kPanel; ++k) {
-        const T other = column[k];
-        r[k] = fma(-l, other, r[k]);
-        y[k] = fma(-z, other, y[k]);
+      for (int k = j + 2; k < kPanel; ++k) {
+        const T a = first[k], b = second[k];
+        r[k] = fma(-l1, b, fma(-g0, a, r[k]));
+        y[k] = fma(-z1, b, fma(-h0, a, y[k]));
       }
     }
   }

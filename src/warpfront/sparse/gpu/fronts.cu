@@ -99,13 +99,13 @@ struct FrontScratch<T, Threads, false> {
 };
 template <typename T>
 struct FrontScratch<T, kWarp, true> {
-  T column[2 * kPanel];
+  T column[4 * kPanel];
   PivotScratch<T> pivot;
   i32 order[kWarp];
 };
 template <typename T>
 struct FrontScratch<T, kWarp, false> {
-  T column[2 * kPanel];
+  T column[4 * kPanel];
 };
 
 // A front of at most 32 rows, a row a lane, in registers from here to global memory. False: refused, nothing written.
