@@ -27,6 +27,7 @@ SUITES: dict[str, tuple[str, str, str]] = {
     "ceilings_cpu": ("what bounds the others: a copy, a matrix product", "ceilings_cpu", "ceilings_cpu"),
     "dense_cpu": ("inverse, solve and determinant beside NumPy and SciPy", "dense_cpu", "dense_cpu"),
     "edges_cpu": ("image edges beside OpenCV's chain", "edges_cpu", "edges_cpu"),
+    "lu_cpu": ("LU of general matrices beside SuperLU and PARDISO", "lu", "lu_cpu"),
     "sparse_cpu": (
         "sparse direct solvers: first factorisation, refactorisation, solve",
         "sparse",

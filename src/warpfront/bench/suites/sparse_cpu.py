@@ -20,7 +20,7 @@ from warpfront.bench.collect import cpu_record
 from warpfront.bench.record import Measurement, Record, Row, absent, measurement
 from warpfront.bench.suites import choose, read_cases
 from warpfront.bench.suites.sparse_inputs import Problem, build
-from warpfront.bench.suites.sparse_peers import OURS, PEERS, Contender, Make, installed
+from warpfront.bench.suites.sparse_peers import LU_PEERS, OURS, PEERS, Contender, Make, installed
 from warpfront.bench.timing import time_round_robin
 
 NAME = "sparse_cpu"
@@ -53,27 +53,41 @@ def run(
     keep : callable
         Given the record so far after every input.
     """
-    entries = choose(names, read_cases("sparse"))
+    return run_suite(NAME, "sparse", names, data, rounds, budget, report, keep)
+
+
+def run_suite(
+    suite: str,
+    table: str,
+    names: list[str],
+    data: Path | None,
+    rounds: int,
+    budget: float,
+    report: Report,
+    keep: Callable[[Record], None],
+) -> Record:
+    """Run rows of one table of ``cases.toml`` and return the record of that suite."""
+    entries = choose(names, read_cases(table))
     rows: list[Row] = []
     for entry in entries:
         report(f"{entry['name']}: making the matrix")
         problem = build(entry, data)
         rows += measure(problem, rounds, budget, report)
         record = _record(
-            rows, {"rounds": rounds, "budget_seconds": budget, "rows": [e["name"] for e in entries]}
+            suite, rows, {"rounds": rounds, "budget_seconds": budget, "rows": [e["name"] for e in entries]}
         )
         keep(record)
         gc.collect()
     return record
 
 
-def _record(rows: list[Row], options: dict[str, Any]) -> Record:
-    return cpu_record(NAME, rows, options, packages=tuple(package for package, _ in PEERS.values()))
+def _record(suite: str, rows: list[Row], options: dict[str, Any]) -> Record:
+    return cpu_record(suite, rows, options, packages=tuple(package for package, _ in PEERS.values()))
 
 
 def measure(problem: Problem, rounds: int, budget: float, report: Report = lambda text: None) -> list[Row]:
     """Time each contender's operations on one problem; one that is not installed is named in each row."""
-    everyone = {**OURS, **PEERS}
+    everyone = {**OURS, **(LU_PEERS if problem.structure == "G" else PEERS)}
     present = {name: _Held(problem, make) for name, (package, make) in everyone.items() if installed(package)}
     rows = []
     try:

@@ -24,7 +24,7 @@ class Problem:
     b : float64[n]
         Right-hand side.
     structure : str
-        ``SPD`` or ``S``.
+        ``SPD``, ``S`` or ``G``.
     inertia : (int, int, int) or None
         Where it is known for certain.
     distribution : str
@@ -60,10 +60,16 @@ def build(entry: dict[str, Any], data: Path | None) -> Problem:
         matrix = quasidefinite(entry["n"], entry["m"], entry["seed"])
         inertia = (entry["n"], entry["m"], 0)
         text = "random quasi-definite KKT"
+    elif kind == "convection":
+        matrix, inertia = convection(entry["dims"]), None
+        text = f"{len(entry['dims'])}-D convection and diffusion, upwind"
     else:
-        raise InvalidValueError(f"row {name!r}: kind is {kind!r}; allowed are file, laplacian, kkt")
+        raise InvalidValueError(
+            f"row {name!r}: kind is {kind!r}; allowed are file, laplacian, convection, kkt"
+        )
     b = np.random.default_rng(0).standard_normal(matrix.shape[0])
-    inertia = inertia or (matrix.shape[0], 0, 0)
+    if structure != "G":
+        inertia = inertia or (matrix.shape[0], 0, 0)
     return Problem(name, matrix, b, structure, inertia, f"{text}, b normal", entry.get("seed", 0))
 
 
@@ -72,6 +78,16 @@ def laplacian(dims: list[int]) -> Any:
     total = sparse.csc_matrix((int(np.prod(dims)),) * 2)
     for axis, size in enumerate(dims):
         line = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(size, size))
+        before, after = int(np.prod(dims[:axis])), int(np.prod(dims[axis + 1 :]))
+        total = total + sparse.kron(sparse.kron(sparse.identity(before), line), sparse.identity(after))
+    return total.tocsc()
+
+
+def convection(dims: list[int], wind: float = 5.0) -> Any:
+    """Return upwind convection and diffusion on a d-dimensional grid: -1 - wind, 2 + wind, -1 along each axis."""
+    total = sparse.csc_matrix((int(np.prod(dims)),) * 2)
+    for axis, size in enumerate(dims):
+        line = sparse.diags([-1.0 - wind, 2.0 + wind, -1.0], [-1, 0, 1], shape=(size, size))
         before, after = int(np.prod(dims[:axis])), int(np.prod(dims[axis + 1 :]))
         total = total + sparse.kron(sparse.kron(sparse.identity(before), line), sparse.identity(after))
     return total.tocsc()

@@ -82,6 +82,12 @@ def warpfront(problem: Problem, **options: Any) -> Contender:
     def forget() -> None:
         held.solver = None
 
+    def inertia() -> tuple[int, int, int] | None:
+        if problem.structure == "G":
+            return None
+        positive, negative, zero = held.solver.inertia
+        return int(positive), int(negative), int(zero)
+
     return Contender(
         problem,
         f"DirectSolver, {options or 'default parameters'}",
@@ -89,7 +95,7 @@ def warpfront(problem: Problem, **options: Any) -> Contender:
         solve=lambda: held.solver.solve(problem.b),
         forget=forget,
         refactor=lambda: held.solver.refactorize(problem.matrix.data),
-        inertia=lambda: tuple(int(count) for count in held.solver.inertia),  # type: ignore[arg-type, return-value]
+        inertia=inertia,
         workspace_bytes=lambda: held.solver and int(held.solver.report.factor.peak_bytes),
         componentwise=not options,
     )
@@ -101,12 +107,13 @@ def warpfront_unrefined(problem: Problem) -> Contender:
 
 
 def superlu(problem: Problem) -> Contender:
-    """SciPy's SuperLU: no refactorisation on a kept analysis."""
+    """SciPy's SuperLU: no refactorisation on a kept analysis; for G, where new values come, ``splu`` anew."""
     from scipy.sparse.linalg import splu
 
     held = SimpleNamespace(factor=None)
     # Symmetric mode halves the work where pivots may stay on the diagonal; not so on K2 systems.
-    symmetric = not problem.distribution.startswith("kkt/")
+    general = problem.structure == "G"
+    symmetric = not general and not problem.distribution.startswith("kkt/")
     options = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}, "diag_pivot_thresh": 0.01}
 
     def first() -> None:
@@ -116,16 +123,18 @@ def superlu(problem: Problem) -> Contender:
         held.factor = None
 
     algorithm = "splu, symmetric mode, MMD" if symmetric else "splu, default (COLAMD)"
-    return Contender(problem, algorithm, first, lambda: held.factor.solve(problem.b), forget)
+    again = first if general else None  # there is nothing else to call when values change
+    return Contender(problem, algorithm, first, lambda: held.factor.solve(problem.b), forget, again)
 
 
 def pardiso(problem: Problem) -> Contender:
     """MKL PARDISO through pypardiso, told the structure."""
     import pypardiso
 
-    kind = 2 if problem.structure == "SPD" else -2
+    kind = {"SPD": 2, "S": -2, "G": 11}[problem.structure]
     solver = pypardiso.PyPardisoSolver(mtype=kind)
-    upper, b = sparse.triu(problem.matrix).tocsr(), problem.b.reshape(-1, 1)
+    whole = sparse.csr_matrix(problem.matrix)
+    upper, b = whole if kind == 11 else sparse.triu(whole).tocsr(), problem.b.reshape(-1, 1)
     nothing = np.zeros_like(b)
 
     def phase(number: int, rhs: Any) -> Any:
@@ -133,7 +142,7 @@ def pardiso(problem: Problem) -> Contender:
         return solver._call_pardiso(upper, rhs)
 
     def inertia() -> tuple[int, int, int] | None:
-        if kind == 2:
+        if kind != -2:
             return None
         positive, negative = int(solver.get_iparm(22)), int(solver.get_iparm(23))
         return positive, negative, len(b) - positive - negative
@@ -243,6 +252,7 @@ PEERS: dict[str, tuple[str, Make]] = {
     "rslab": ("rslab", rslab),
     "qdldl": ("qdldl", qdldl),
 }
+LU_PEERS = {name: PEERS[name] for name in ("superlu", "pardiso")}
 
 
 def installed(package: str) -> str | None:
