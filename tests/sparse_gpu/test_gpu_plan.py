@@ -7,6 +7,7 @@ from conftest import laplacian
 from warpfront import DirectSolver
 from warpfront.errors import NotSupportedError
 from warpfront.sparse.gpu import memory, schedule, steps
+from warpfront.sparse.gpu.regroup import regroup
 from warpfront.sparse.gpu.runner import assign_branches
 
 
@@ -112,9 +113,21 @@ def test_branches_keep_a_chain_together_and_spread_the_rest():
     assert where[2] == where[4] != where[0]
 
 
+def test_regrouping_keeps_the_matrix_and_only_merges_small_fronts():
+    before = symbolic(laplacian(20, 20))
+    after = regroup(before)
+    assert after.n_supernodes < before.n_supernodes
+    assert np.array_equal(np.sort(after.perm), np.arange(400))
+    assert after.pattern is before.pattern
+    rows = np.diff(after.plan.front_ptr)
+    assert rows.max() <= max(32, before.max_front)
+    assert after.nnz_factor >= before.nnz_factor
+    assert regroup(before, 0) is before
+
+
 def test_empty_matrix():
     import scipy.sparse as sp
 
     made = symbolic(sp.csr_matrix((0, 0)))
-    plan = schedule.make_plan(made, pivoting=True)
+    plan = schedule.make_plan(regroup(made), pivoting=True)
     assert plan.launches == ()

@@ -6,7 +6,7 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["gather_below", "levels", "ranges", "subtrees"]
+__all__ = ["gather_below", "levels", "merge_small", "ranges", "subtrees"]
 
 
 @njit(cache=True, nogil=True)
@@ -71,3 +71,41 @@ def ranges(parent, rows, below_ptr, maps, range_ptr, out):
             while at < count and maps[below_ptr[s] + at] < 32 * b:
                 at += 1
             out[range_ptr[s] + b] = at
+
+
+@njit(cache=True, nogil=True)
+def merge_small(parent, width, rows, most):
+    """Merge children into their parent while the merged front has at most ``most`` rows; ``width``, ``rows`` change.
+
+    Returns the representative of each node.
+    """
+    count = parent.size
+    head = np.full(count, -1, np.int64)
+    link = np.full(count, -1, np.int64)
+    into = np.arange(count)
+    for s in range(count):
+        if parent[s] >= 0:
+            link[s] = head[parent[s]]
+            head[parent[s]] = s
+    for p in range(count):
+        child = head[p]
+        head[p] = -1
+        while child >= 0:
+            following = link[child]
+            if width[child] + rows[p] <= most:
+                width[p] += width[child]
+                rows[p] += width[child]
+                into[child] = p
+                grandchild = head[child]
+                while grandchild >= 0:
+                    after = link[grandchild]
+                    link[grandchild] = head[p]
+                    head[p] = grandchild
+                    grandchild = after
+            else:
+                link[child] = head[p]
+                head[p] = child
+            child = following
+    for s in range(count - 1, -1, -1):
+        into[s] = into[into[s]]
+    return into

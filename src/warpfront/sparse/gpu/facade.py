@@ -8,6 +8,7 @@ and CuPy arrays nothing waits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from warpfront.errors import (
 )
 from warpfront.report import FactorRecord, SolveRecord, SolverReport
 from warpfront.sparse.gpu.engine import GpuFactor, Planned, require_gpu
+from warpfront.sparse.gpu.regroup import regroup
 from warpfront.sparse.gpu.steps import Tolerances
 from warpfront.sparse.parameters import SETTINGS
 
@@ -31,7 +33,15 @@ __all__ = ["CPU_ONLY", "CudaPhases"]
 
 # settings the device does not read
 CPU_ONLY = frozenset(
-    ("downcast_factors", "forward_error", "ir_mode", "pivot_epsilon_alg", "pivot_sign", "pivot_type", "solve_mode")
+    (
+        "downcast_factors",
+        "forward_error",
+        "ir_mode",
+        "pivot_epsilon_alg",
+        "pivot_sign",
+        "pivot_type",
+        "solve_mode",
+    )
 )
 
 
@@ -74,6 +84,14 @@ class CudaPhases:
     def analyze(self) -> Any:
         """Order, find the fronts and plan memory, on the host. Returns the solver."""
         super().analyze()  # type: ignore[misc]
+        symbolic = self._symbolic = regroup(self._symbolic)
+        made = self._report.analysis
+        if made is not None:
+            made = replace(
+                made, nnz_factor=symbolic.nnz_factor, flops=symbolic.flops, n_supernodes=symbolic.n_supernodes,
+                max_front=symbolic.max_front, tree_depth=symbolic.tree_depth,
+            )  # fmt: skip
+            self._report = SolverReport(analysis=made)
         self._engines = {}
         self._late = None
         return self
@@ -143,7 +161,9 @@ class CudaPhases:
         on_device = is_device_array(b)
         rhs = _device_rhs(b, n) if on_device else right_hand_side(b, n, self._system.dtype)
         if rhs.dtype.kind == "c":
-            raise NotSupportedError("device='cuda' takes real right-hand sides; solve both parts, or use device='cpu'")
+            raise NotSupportedError(
+                "device='cuda' takes real right-hand sides; solve both parts, or use device='cpu'"
+            )
         if out is not None and not on_device:
             check_out(out, rhs.shape, rhs.dtype)
         if out is not None and on_device and (not is_device_array(out) or out.shape != rhs.shape):

@@ -26,7 +26,7 @@ PACKED_ROWS = 46340  # rows of a packed block whose places still fit 32 bits
 PUBLISHED = 32 * 32 + 3 * 32  # words a wide front publishes for each diagonal block
 STATS = 9
 PANEL, TILE, CHUNK = 32, 64, 512
-SUBTREE_SHARE, SUBTREE_FLOPS = 3e-4, 4000.0
+SUBTREE_SHARE, SUBTREE_FLOPS = 2e-5, 4000.0
 # rows of a front up to which a class goes, and its threads: without and with pivoting (one thread a row)
 CLASSES = ((32, 32, 32), (64, 128, 64), (96, 256, 128), (160, 256, 256))
 
