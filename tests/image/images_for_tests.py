@@ -120,7 +120,7 @@ class Simt:
         pointers = (targets * 2)[: made.outputs]
         if made.outputs == 2 and len(outs) == 1:
             pointers[1] = np.zeros(16, np.uint8)
-        report = Runner.build(plans.SOURCE, [made.expression]).launch(
+        report = Runner.build(made.source, [made.expression]).launch(
             made.expression,
             made.grid,
             made.threads,

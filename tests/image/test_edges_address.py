@@ -39,7 +39,7 @@ def test_chain(stage, options, layout, size, channels):
     )
     outs = [np.zeros(want.nbytes, np.uint8) for want in expected]
     pointers = [*outs, np.zeros(16, np.uint8)][: made.outputs]
-    kernel = simt.AddressSimt(plans.SOURCE, [made.expression])
+    kernel = simt.AddressSimt(made.source, [made.expression])
     flat = image.reshape(-1)[: pixels.high]
     kernel.launch(
         made.expression,

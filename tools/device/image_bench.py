@@ -39,9 +39,15 @@ class Variant:
     @property
     def expression(self):
         layout, what = GRAY[self.what]
+        if len(self.tile) == 2:
+            return f"image_sobel<{self.tile[0]}, {self.tile[1]}>"
         return plans._chain(
             3 if layout == "packed" else 0, what.radius, {"edges": 0, "blur": 1}[what.stage], self.tile
         )
+
+    @property
+    def source(self):
+        return plans.SOBEL_SOURCE if len(self.tile) == 2 else plans.SOURCE
 
     @property
     def name(self):
@@ -52,8 +58,11 @@ class Variant:
 def variants():
     found = [Variant("edges", tile, d) for tile in TILES for d in LEAST]
     found += [Variant("edges", tile, d) for tile in TILES[:5] for d in DOWN]
-    for what in ("edges 31 taps", "sobel+threshold", "blur"):
+    for what in ("edges 31 taps", "blur"):
         found += [Variant(what, tile, ()) for tile in TILES]
+    found += [
+        Variant("sobel+threshold", (run, threads), ()) for run in (2, 4, 6, 8) for threads in (64, 128, 256)
+    ]
     return found
 
 
@@ -83,6 +92,8 @@ class Bench:
 
         pixels, item = pixels or self.pixels, 2 if what.stage == "sobel" else 1
         pitch = pixels.width * item
+        if len(tile) == 2:
+            plans.SOBEL = tile
         made = plans.plan(
             what,
             pixels,
@@ -93,7 +104,7 @@ class Bench:
             tile=tile,
         )
         options = compiling.CompileOptions(defines=defines)
-        kernel = cuda.load(plans.SOURCE, made.expression, made.signature, 0, options)
+        kernel = cuda.load(made.source, made.expression, made.signature, 0, options)
 
         def call(stream, source, out):
             # gx in the first half of the memory, gy in the second

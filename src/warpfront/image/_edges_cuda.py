@@ -2,10 +2,11 @@
 
 `plan` is a pure function of the operation, the pixels and the alignments, testable without a GPU.
 
-| stage | kernel of ``edges.cu`` |
+| stage | kernel |
 |---|---|
-| ``gray`` | ``image_gray``: a thread owns 16 pixels |
-| ``blur``, ``edges``, ``sobel`` | ``image_chain``: a block owns a tile, three phases, nothing in between in global memory |
+| ``gray`` | ``image_gray`` of ``edges.cu``: a thread owns 16 pixels |
+| ``edges`` of a gray image, no blur, threshold, L1 | ``image_sobel`` of ``sobel.cu``: a thread goes down 8 columns |
+| ``blur``, ``sobel``, all other ``edges`` | ``image_chain`` of ``edges.cu``: a block owns a tile, in three phases |
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from warpfront.image.operation import Operation
 __all__ = ["TILE", "Plan", "instantiations", "launch", "plan", "shared_bytes", "subset", "takes"]
 
 SOURCE = FilePath(__file__).parent / "edges.cu"
+SOBEL_SOURCE = FilePath(__file__).parent / "sobel.cu"
 # (tile columns, tile rows, threads, rows a thread finishes).
 TILE = (128, 32, 128, 4)
 GRAY_THREADS = 256
+# Rows that a thread finishes, threads.
+SOBEL = (4, 128)
 MAX_GRID = 2**31 - 1  # across; down, a side of 2^20 has fewer than the 65535 that a launch may have
 
 FORMATS = (0, 1, 3, 4)  # gray, planar, packed
@@ -36,6 +40,7 @@ RADII = range(16)
 _EDGES, _BLUR, _DERIVATIVES = range(3)
 _CHAIN_SIGNATURE = "ppp" + "q" * 9
 _GRAY_SIGNATURE = "pp" + "q" * 8
+_SOBEL_SIGNATURE = "pp" + "q" * 7
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Plan:
 
     Attributes
     ----------
+    source : pathlib.Path
     expression, signature : str
     grid : tuple of int
         Blocks in two directions.
@@ -54,6 +60,7 @@ class Plan:
         The arguments after the pointers.
     """
 
+    source: FilePath
     expression: str
     signature: str
     grid: tuple[int, int]
@@ -68,6 +75,12 @@ def takes(pixels: Pixels) -> bool:
     return pixels.pitch >= 0 and pixels.batch_stride >= 0
 
 
+def sobel_alone(operation: Operation, pixels: Pixels) -> bool:
+    """Return whether an operation is the threshold of |gx| + |gy| of a gray image, which has a kernel of its own."""
+    usual = operation.stage == "edges" and operation.norm == "l1" and operation.threshold >= 0
+    return usual and operation.radius == 0 and pixels.gray
+
+
 def format_of(pixels: Pixels) -> int:
     """Return the kernels' code of a format."""
     return 0 if pixels.gray else 1 if pixels.planar else pixels.step
@@ -76,6 +89,8 @@ def format_of(pixels: Pixels) -> int:
 def shared_bytes(operation: Operation, pixels: Pixels, tile: tuple[int, int, int, int] = TILE) -> int:
     """Return the shared memory of one block."""
     if operation.stage == "gray" or (operation.stage == "blur" and operation.radius == 0):
+        return 0
+    if sobel_alone(operation, pixels):
         return 0
     columns, rows, _, _ = tile
     radius = operation.radius
@@ -131,6 +146,7 @@ def plan(
     if operation.stage == "gray" or (operation.stage == "blur" and operation.radius == 0):
         count = pixels.batch * pixels.height * -(-pixels.width // 16)
         result = Plan(
+            SOURCE,
             f"image_gray<{code}, {GRAY_THREADS}>",
             _GRAY_SIGNATURE,
             (-(-count // GRAY_THREADS), 1),
@@ -139,10 +155,23 @@ def plan(
             1,
             (*layout, count),
         )
+    elif sobel_alone(operation, pixels):
+        run, threads = SOBEL
+        result = Plan(
+            SOBEL_SOURCE,
+            f"image_sobel<{run}, {threads}>",
+            _SOBEL_SIGNATURE,
+            (pixels.batch * -(-pixels.width // 256), -(-pixels.height // (run * threads // 32))),
+            threads,
+            0,
+            1,
+            layout,
+        )
     else:
         columns, rows, threads, _ = tile
         kind = {"edges": _EDGES, "blur": _BLUR, "sobel": _DERIVATIVES}[operation.stage]
         result = Plan(
+            SOURCE,
             _chain(code, operation.radius, kind, tile),
             _CHAIN_SIGNATURE,
             (pixels.batch * -(-pixels.width // columns), -(-pixels.height // rows)),
@@ -182,7 +211,11 @@ def instantiations() -> list[tuple[FilePath, tuple[str, ...], int]]:
         names += [_chain(code, radius, _EDGES, TILE) for radius in RADII]
         names += [_chain(code, radius, _BLUR, TILE) for radius in RADII if radius]
         names.append(_chain(code, 0, _DERIVATIVES, TILE))
-    return [(SOURCE, tuple(names), 75)]
+    return [(SOURCE, tuple(names), 75), (SOBEL_SOURCE, _sobel_names(), 75)]
+
+
+def _sobel_names() -> tuple[str, ...]:
+    return (f"image_sobel<{SOBEL[0]}, {SOBEL[1]}>",)
 
 
 def subset() -> list[tuple[FilePath, tuple[str, ...], int]]:
@@ -191,7 +224,7 @@ def subset() -> list[tuple[FilePath, tuple[str, ...], int]]:
     names += [_chain(code, radius, _EDGES, TILE) for code, radius in zip(FORMATS, (0, 2, 2, 5), strict=True)]
     names += [_chain(3, 15, _EDGES, TILE), _chain(0, 2, _BLUR, TILE), _chain(1, 15, _BLUR, TILE)]
     names.append(_chain(0, 0, _DERIVATIVES, TILE))
-    return [(SOURCE, tuple(names), 75)]
+    return [(SOURCE, tuple(names), 75), (SOBEL_SOURCE, _sobel_names(), 75)]
 
 
 def alignment(*values: int) -> int:
@@ -210,13 +243,13 @@ def _prepared(
     made = plan(
         operation, pixels, src_align=aligns[0], dst_align=aligns[1], dst_pitch=steps[0], dst_stride=steps[1]
     )
-    return cuda.load(SOURCE, made.expression, made.signature, device), made
+    return cuda.load(made.source, made.expression, made.signature, device), made
 
 
 def load(operation: Operation, pixels: Pixels, device: int) -> cuda.Kernel:
     """Compile or load the kernel of an operation and a format; nothing is launched."""
     made = plan(operation, pixels, src_align=1, dst_align=1, dst_pitch=1, dst_stride=1)
-    return cuda.load(SOURCE, made.expression, made.signature, device)
+    return cuda.load(made.source, made.expression, made.signature, device)
 
 
 def launch(operation: Operation, pixels: Pixels, source: DeviceView, targets: tuple[DeviceView, ...]) -> None:

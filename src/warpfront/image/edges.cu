@@ -103,14 +103,6 @@ WF_DEVICE void keep_row(const u32* tile, const Weights<R>& w, const Image& image
   }
 }
 
-WF_DEVICE void derivatives(const Kept& above, const Kept& here, const Kept& below, u32 (&gx)[4], u32 (&gy)[4]) {
-  WF_UNROLL
-  for (int k = 0; k < 4; ++k) {
-    gx[k] = half_twice_plus(here.difference[k], half_add(above.difference[k], below.difference[k]));
-    gy[k] = half_sub(below.smooth[k], above.smooth[k]);
-  }
-}
-
 // Phase 3 with Sobel, of a tile that lies inside the image, without a border of its own, for the usual result: the
 // threshold of |gx| + |gy|, rows of the output at multiples of 8.
 template <int R, int TW, int TH, int Run>
@@ -159,17 +151,6 @@ WF_DEVICE void finish_sobel(const u32* tile, const Weights<R>& w, const Image& i
     }
     above = here, here = below;
   }
-}
-
-// The image whose lowest byte is `base`. size: height | width << 32.
-WF_DEVICE Image image_at(const u8* base, u64 size, u64 options, i64 pitch, i64 plane, int step) {
-  Image image;
-  image.height = static_cast<int>(size & 0xffffffffu), image.width = static_cast<int>(size >> 32);
-  image.options.bits = options;
-  image.pitch = pitch, image.plane = plane;
-  image.base = base;
-  image.bytes = (image.height - 1) * pitch + static_cast<i64>(image.width - 1) * step + (step == 1 ? 2 * plane + 1 : 3);
-  return image;
 }
 
 }  // namespace wf

@@ -80,6 +80,15 @@ WF_DEVICE void kept_of_lanes(const u32* p, Kept& kept) {
   kept.set(odd, even);
 }
 
+// Derivatives of eight pixels from three rows.
+WF_DEVICE void derivatives(const Kept& above, const Kept& here, const Kept& below, u32 (&gx)[4], u32 (&gy)[4]) {
+  WF_UNROLL
+  for (int k = 0; k < 4; ++k) {
+    gx[k] = half_twice_plus(here.difference[k], half_add(above.difference[k], below.difference[k]));
+    gy[k] = half_sub(below.smooth[k], above.smooth[k]);
+  }
+}
+
 // Square root to within a few units in the last place.
 WF_DEVICE float near_root(float v) {
 #ifdef WARPFRONT_SIMT

@@ -41,6 +41,17 @@ struct Image {
   Options options;
 };
 
+// The image whose lowest byte is `base`. size: height | width << 32.
+WF_DEVICE Image image_at(const u8* base, u64 size, u64 options, i64 pitch, i64 plane, int step) {
+  Image image;
+  image.height = static_cast<int>(size & 0xffffffffu), image.width = static_cast<int>(size >> 32);
+  image.options.bits = options;
+  image.pitch = pitch, image.plane = plane;
+  image.base = base;
+  image.bytes = (image.height - 1) * pitch + static_cast<i64>(image.width - 1) * step + (step == 1 ? 2 * plane + 1 : 3);
+  return image;
+}
+
 // Pixel of 0 .. n - 1 that stands for position i; -1 for none.
 WF_DEVICE int border_index(int i, int n, int border) {
   if (i >= 0 && i < n) return i;
