@@ -104,7 +104,8 @@ def watch_barrier(alive, x, before, coef, sides, continuous):
         if continuous:
             for t in range(ZERO, END):
                 u, v = (level - before[row, t]) * side, (level - x[row, t]) * side
-                crossed = exp2(bridge * (u * v))
+                # Held in range: far from the barrier the exponent is as low as it likes.
+                crossed = exp2(min(max(bridge * (u * v), -1020.0), 1020.0))
                 alive[row, t] *= 1.0 - crossed if v > 0.0 else 0.0
         else:
             for t in range(ZERO, END):

@@ -76,13 +76,16 @@ WF_DEVICE double inverse_normal(u32 word, double) {
   return q < 0.0 ? -z : z;
 }
 
+// For |y| < 1020.
 WF_DEVICE double exp2_of(double y) {
-  y = fmin(fmax(y, -1020.0), 1020.0);
   const double shifted = y + 6755399441055744.0;
   const double p = horner(kExp2, y - (shifted - 6755399441055744.0));
   return __longlong_as_double(__double_as_longlong(p) +
                               static_cast<i64>(static_cast<u64>(__double_as_longlong(shifted)) << 52));
 }
+
+WF_DEVICE double held(double y) { return fmin(fmax(y, -1020.0), 1020.0); }
+WF_DEVICE float held(float y) { return y; }
 
 // The approximations of the special function unit, and their host twins: the correctly rounded functions.
 #ifdef WARPFRONT_SIMT

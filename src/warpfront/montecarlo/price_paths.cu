@@ -45,7 +45,7 @@ struct settled {
 template <typename T>
 WF_DEVICE T not_crossed(const T (&c)[kCoefficients], T before, T after) {
   const T u = (c[kLevel] - before) * c[kSide], v = (c[kLevel] - after) * c[kSide];
-  return v > T(0) ? T(1) - exp2_of(c[kBridge] * (u * v)) : T(0);
+  return v > T(0) ? T(1) - exp2_of(held(c[kBridge] * (u * v))) : T(0);
 }
 
 template <int Payoff, bool Control, bool Greeks, typename T>
