@@ -28,7 +28,8 @@ INTRODUCTION = """\
 The same matrices and the others, in the dtype of the file, all with `structure="G"`: default parameters, right-hand
 side A times ones. Beside them SciPy's SuperLU by its defaults on the same system: its backward error, or that it
 failed. `L + U` counts entries that are not zero, without the unit diagonal. A refused matrix is singular to working
-precision; SuperLU may divide by rounding there. PARDISO: its backward error where it is installed (real matrices).
+precision; SuperLU may divide by rounding there. PARDISO: backward error and entries of its factors, zeros among them,
+where it is installed (real matrices).
 
 """
 
@@ -90,7 +91,7 @@ class Peer:
 
 
 def pardiso(matrix: Any, b: Any, measure: Any) -> str:
-    """Return PARDISO's backward error in words, or – where it is not installed or takes no such matrix."""
+    """Return PARDISO's backward error and the entries it stores, or – where it is not installed or takes no such matrix."""
     try:
         import pypardiso
     except ImportError:
@@ -98,7 +99,11 @@ def pardiso(matrix: Any, b: Any, measure: Any) -> str:
     if np.iscomplexobj(matrix.data):
         return "–"
     try:
-        return f"{measure(matrix, pypardiso.spsolve(sparse.csr_matrix(matrix), b), b).normwise:.0e}"
+        solver = pypardiso.PyPardisoSolver()
+        x = solver.solve(sparse.csr_matrix(matrix), b)
+        text = f"{measure(matrix, x, b).normwise:.0e}, {solver.get_iparm(18)}"
+        solver.free_memory(everything=True)
+        return text
     except Exception as error:  # a peer's failure is its outcome
         return type(error).__name__
 
@@ -142,7 +147,7 @@ def lu_row(name: str, matrix: Any, peer: Peer, measure: Any) -> LuRow:
         solver = DirectSolver(matrix, structure="G", check="status").factorize()
         record = solver.report.factor
         assert record is not None
-        row.entries = nonzeros(solver._factor)
+        row.entries = 0 if solver._factor.state is None else nonzeros(solver._factor)
         if record.status != Status.OK:
             row.outcome = f"{record.status.name}, column {record.column}"
         else:

@@ -98,7 +98,8 @@ def analyze_general(
     inverse[symbolic.perm] = np.arange(n, dtype=np.int32)
     matched = np.full(n, -1, np.int64)
     diagonal = row == col
-    matched[inverse[col[diagonal]]] = slot[diagonal]
+    matched[col[diagonal]] = slot[diagonal]
+    matched[found.free_columns] = -1
     general = General(
         rows=np.ascontiguousarray(found.row_of[symbolic.perm]),
         row_scale=found.row_scale,

@@ -55,7 +55,7 @@ class General:
     unmatched_rows, unmatched_columns : int32[...]
         Caller's numbering, ascending; empty unless structurally singular.
     matched : int64[n]
-        Slot of the entry at the k-th place of the diagonal, -1 where none is stored.
+        Slot of the entry matched with the caller's column k, -1 where there is none.
     blocks : int64[n_blocks, 2]
         First and last front of each diagonal block; with these blocks the permuted matrix is block upper triangular.
     coupling : Coupling

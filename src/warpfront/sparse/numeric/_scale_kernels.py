@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpfront.backend._intrinsics import conjugate_if, magnitude
 from warpfront.backend.jit import njit
 
-__all__ = ["scale_general", "scale_values"]
+__all__ = ["matching_quality", "scale_general", "scale_values"]
 
 
 @njit(cache=True, nogil=True)
@@ -44,3 +44,26 @@ def scale_general(ptr, ind, values, row_scale, col_scale, out):
             out[k] = value
             largest = max(largest, abs(value))
     return largest
+
+
+@njit(cache=True, nogil=True)
+def matching_quality(ptr, ind, values, row_scale, col_scale, matched, weak_share):
+    """How a matching serves values: matched entries below ``weak_share`` of the largest scaled one of their column.
+
+    Returns ``(weak, low, high)`` with the smallest and the largest of the columns' largest entries; columns of zeros
+    do not count.
+    """
+    weak = 0
+    low, high = 1.0, 1.0
+    for j in range(ptr.size - 1):
+        top = 0.0
+        for k in range(ptr[j], ptr[j + 1]):
+            top = max(top, abs(values[k]) * row_scale[ind[k]])
+        if top == 0.0:
+            continue
+        low = min(low, top * col_scale[j])
+        high = max(high, top * col_scale[j])
+        at = matched[j]
+        if at >= 0 and abs(values[at]) * row_scale[ind[at]] < weak_share * top:
+            weak += 1
+    return weak, low, high

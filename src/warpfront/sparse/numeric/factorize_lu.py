@@ -85,25 +85,12 @@ def _quality(
     symbolic: Symbolic, values: NDArray[Any], rows: Floats, cols: Floats
 ) -> tuple[int, float, float]:
     """Weak matched entries; smallest and largest of the columns' largest scaled entries."""
-    from warpfront.sparse.numeric._scale_kernels import scale_general
+    from warpfront.sparse.numeric._scale_kernels import matching_quality
 
     pattern, general = symbolic.pattern, symbolic.general
     assert general is not None
-    scaled = np.empty_like(values)
-    scale_general(pattern.ptr, pattern.ind, values, rows, cols, scaled)
-    size = np.abs(scaled)
-    filled = np.flatnonzero(pattern.ptr[:-1] < pattern.ptr[1:])
-    top = np.zeros(symbolic.n)
-    if filled.size:
-        top[filled] = np.maximum.reduceat(size, pattern.ptr[filled])
-    on = general.matched >= 0
-    matched = np.zeros(symbolic.n)
-    matched[symbolic.perm[on]] = size[general.matched[on]]
-    expected = np.ones(symbolic.n, bool)
-    expected[general.unmatched_columns] = False
-    alive = top > 0
-    weak = int(np.count_nonzero(expected & alive & (matched < WEAK * top)))
-    return weak, float(top[alive].min(initial=1.0)), float(top.max(initial=1.0))
+    weak, low, high = matching_quality(pattern.ptr, pattern.ind, values, rows, cols, general.matched, WEAK)
+    return int(weak), float(low), float(high)
 
 
 def factorize_lu(
