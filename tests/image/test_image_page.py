@@ -1,5 +1,6 @@
 """The worked example of docs/image.md prints what the page says."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -21,3 +22,10 @@ def test_the_worked_example_prints_what_the_page_says():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == said
+
+
+def test_the_measured_part_is_what_the_records_give():
+    spec = importlib.util.spec_from_file_location("build_image_page", ROOT / "tools" / "build_image_page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.main(["--check"]) == 0, "run python tools/build_image_page.py"
