@@ -129,16 +129,7 @@ def plan(
     NotSupportedError
         More blocks than a launch can have.
     """
-    options = (
-        operation.border_code
-        | (src_align >= 16) << 3
-        | (pixels.offsets[0] > pixels.offsets[-1]) << 4
-        | (operation.norm == "l2") << 5
-        | (dst_align.bit_length() - 1) << 6
-        | (operation.threshold >= 0) << 9
-        | max(operation.threshold, 0) << 16
-        | _half_level(operation.threshold) << 32
-    )
+    options = _options(operation, pixels, src_align, dst_align)
     size = pixels.height | pixels.width << 32
     plane = abs(pixels.offsets[1] - pixels.offsets[0]) if pixels.planar else 0
     layout = (size, options, pixels.pitch, pixels.batch_stride, plane, dst_pitch, dst_stride)
@@ -185,6 +176,20 @@ def plan(
             f"the batch needs {result.grid[0]} blocks, a launch has at most {MAX_GRID}: give fewer images a call"
         )
     return result
+
+
+def _options(operation: Operation, pixels: Pixels, src_align: int, dst_align: int) -> int:
+    """Return the bits of `Options` in ``source.cuh``."""
+    return (
+        operation.border_code
+        | (src_align >= 16) << 3
+        | (pixels.offsets[0] > pixels.offsets[-1]) << 4
+        | (operation.norm == "l2") << 5
+        | (dst_align.bit_length() - 1) << 6
+        | (operation.threshold >= 0) << 9
+        | max(operation.threshold, 0) << 16
+        | _half_level(operation.threshold) << 32
+    )
 
 
 def _chain(code: int, radius: int, kind: int, tile: tuple[int, int, int, int]) -> str:
