@@ -72,7 +72,7 @@ def price(
     if plot is not None:
         from warpfront.montecarlo.plots import plot_convergence
 
-        plot_convergence(history, 0, _title(result[0])).savefig(plot)
+        plot_convergence(history, 0, f"{_name(result[0])}: {_terms(result[0])}").savefig(plot)
     _show(result, notes, written)
 
 
@@ -157,14 +157,19 @@ class _Bar:
         self._said = quarter % 4
 
 
-def _title(estimate: Estimate) -> str:
+def _name(estimate: Estimate) -> str:
     option = estimate.option
     name = getattr(option, "knock", {"AsianArithmetic": "Asian"}.get(type(option).__name__, "European"))
+    return f"{name} {option.kind}"
+
+
+def _terms(estimate: Estimate) -> str:
+    option = estimate.option
     market = f"spot {option.spot:g}, strike {option.strike:g}, rate {option.rate:g}, volatility {option.volatility:g}"
     more = f", dividend yield {option.dividend_yield:g}" if option.dividend_yield else ""
     barrier = f", barrier {option.barrier:g} watched {_watched(option)}" if hasattr(option, "barrier") else ""
     steps = f", {option.n_steps} steps" if option.n_steps > 1 else ""
-    return f"{name} {option.kind}: {market}, maturity {option.maturity:g}{more}{barrier}{steps}"
+    return f"{market}, maturity {option.maturity:g}{more}{barrier}{steps}"
 
 
 def _watched(option: Any) -> str:
@@ -175,7 +180,7 @@ def _show(result: Pricing, notes: list[str], written: list[Path]) -> None:
     from warpfront.cli._rows import Section, duration, print_sections
 
     if len(result) <= 3:
-        found = [Section(_title(estimate), tuple(_rows(estimate))) for estimate in result]
+        found = [Section(_name(estimate), tuple(_rows(estimate))) for estimate in result]
     else:
         found = [Section(f"{len(result)} options", tuple(_table(result)))]
     rate = result.n_paths * len(result) / max(result.seconds, 1e-9)
@@ -201,6 +206,7 @@ def _show(result: Pricing, notes: list[str], written: list[Path]) -> None:
 def _rows(e: Estimate) -> list[tuple[str, str]]:
     low, high = e.confidence
     rows = [
+        ("terms", _terms(e)),
         ("price", f"{e.price:.8g}"),
         ("standard error", f"{e.standard_error:.3g}"),
         (f"{100 * e.level:g}% interval", f"{low:.8g} to {high:.8g}"),
@@ -222,7 +228,12 @@ def _table(result: Pricing) -> list[tuple[str, str]]:
     for k, e in enumerate(result):
         exact = "" if e.exact is None else f"{e.exact:.8g}"
         score = "" if e.z is None else f"{e.z:.2f}"
-        rows.append((str(k), f"{e.price:14.8g} {e.standard_error:11.3g} {exact:>14} {score:>7}  {_title(e)}"))
+        rows.append(
+            (
+                str(k),
+                f"{e.price:14.8g} {e.standard_error:11.3g} {exact:>14} {score:>7}  {_name(e)}: {_terms(e)}",
+            )
+        )
     return rows
 
 

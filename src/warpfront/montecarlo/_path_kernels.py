@@ -37,7 +37,7 @@ __all__ = ["chunk_sums"]
 SWEEPS = 32
 WARPS, WARP = LANES // 32, 32
 CHANNELS = 10
-# Rows of `control`'s integer argument.
+# Positions in the integers of an option and its run.
 N, STEPS, PAYOFF, ANTITHETIC, CONTROL, GREEKS, SOBOL, KEY0, KEY1, STREAM = range(10)
 # Positions in the coefficients of an option.
 DRIFT, VOL, SCALE, OFFSET, SHIFT, CONTROL_SHIFT, CONTROL_SCALE, DELTA_SCALE = range(8)
