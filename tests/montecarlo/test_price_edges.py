@@ -25,7 +25,9 @@ FIELDS = ("spot", "strike", "rate", "volatility", "maturity", "dividend_yield")
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "100", None, 1j, [1.0], np.ones(2), True, 10**400])
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, "100", None, 1j, [1.0], np.ones(2), True, 10**400]
+)
 def test_numbers_that_are_none(field, value):
     with pytest.raises(InvalidValueError, match=field):
         European(**{**ATM, field: value})

@@ -127,6 +127,29 @@ def test_inverse_normal_within_its_stated_error():
     assert np.abs(z / ndtri((words + 0.5) / 2.0**32) - 1).max() < 1e-15
 
 
+def test_logarithm_within_its_stated_error():
+    rng = np.random.default_rng(2)
+    words = np.concatenate([rng.integers(0, 2**32, 4000, np.uint64), np.arange(9, dtype=np.uint64)])
+    words = np.concatenate([words, np.uint64(2**32 - 1) - np.arange(9, dtype=np.uint64)])
+    got = np.array([kernels.minus_2_log(word) for word in words], np.longdouble)
+    exact = -2 * np.log((words.astype(np.longdouble) + 0.5) / np.longdouble(2) ** 32)
+    assert np.abs(got / exact - 1).max() < 4e-16
+
+
+def test_sine_and_cosine_within_their_stated_error():
+    """z over its radius, which adds the roundings of radius and product to those of sine and cosine."""
+    rng = np.random.default_rng(3)
+    words, z = rng.integers(0, 2**32, (4, COUNTERS), np.uint64), np.empty((4, COUNTERS))
+    kernels.normals(words, z)
+    turn = 2 * np.pi * (words[1].astype(np.longdouble) / np.longdouble(2) ** 32)
+    turn += np.longdouble("2.4492935982947064e-16") * (
+        words[1].astype(np.longdouble) / np.longdouble(2) ** 32
+    )
+    radius = np.sqrt(-2 * np.log((words[0].astype(np.longdouble) + 0.5) / np.longdouble(2) ** 32))
+    assert np.abs(z[0] / radius - np.cos(turn)).max() < 4e-16
+    assert np.abs(z[1] / radius - np.sin(turn)).max() < 4e-16
+
+
 def test_power_of_two_within_its_stated_error():
     x = np.random.default_rng(1).uniform(-60, 60, 5000)
     got = np.array([kernels.exp2(value) for value in x], np.longdouble)
