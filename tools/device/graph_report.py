@@ -1,6 +1,13 @@
-"""The short table of graph.py beside it."""
+"""The short table of graph.py beside it, its record, and the figures of docs/bfs.md.
+
+``python tools/device/graph_report.py`` writes the figures of the record that the page names into the page.
+"""
 
 from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
 
 
 def summary(found):
@@ -107,3 +114,17 @@ def page_tables(record):
 
 def time_of(seconds):
     return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
+
+
+def main():
+    root = Path(__file__).resolve().parents[2]
+    page = root / "docs" / "bfs.md"
+    text = page.read_text(encoding="utf-8")
+    begin = re.search(r"<!-- bfs figures: (\S+) -->\n", text)
+    end = text.index("<!-- end of bfs figures -->")
+    record = json.loads((root / "benchmarks" / "records" / begin[1]).read_text(encoding="utf-8"))
+    page.write_text(text[: begin.end()] + page_tables(record) + text[end:], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -336,11 +336,10 @@ WF_DEVICE void pull_group(const search& s, i64 group, i64 each, u32 front_at, u3
   });
   __syncwarp();
   if (mine) {
-    const u32 hits = peek_shared(found + lane);
+    const u32 hits = found[lane];
     s.bits[(3 - front_at) * s.words + w] = hits;
     if (hits) s.bits[w] = closed | hits;
   }
-  __syncwarp();
 }
 
 // Bitmaps 1 and 2 are the frontier and what comes after it, in turn.
