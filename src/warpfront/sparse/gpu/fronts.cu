@@ -146,8 +146,11 @@ WF_DEVICE void eliminate_front(T* a, int ld, int padded, const Front& f, const T
   write_out<Threads>(a, ld, f, to);
 }
 
+// Blocks on a multiprocessor that registers must allow: many small fronts are in flight at the bottom of the tree.
+WF_DEVICE constexpr int least_blocks(int threads) { return threads == 32 ? 12 : threads == 64 ? 5 : threads == 128 ? 3 : 1; }
+
 template <typename T, int Threads, bool Pivoting>
-__global__ void __launch_bounds__(Threads)
+__global__ void __launch_bounds__(Threads, least_blocks(Threads))
     eliminate_fronts(const Item* items, const Front* fronts, const Child* children, const Entry* entries,
                      const i32* maps, const T* values, const T* rule, T* panels, T* blocks, T* diagonal, i32* pivots,
                      i32* stats) {

@@ -57,8 +57,8 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS) -> Symbolic:
         symbolic,
         perm=perm,
         plan=FrontPlan(
-            node_ptr, front_ptr, front_ind, asm_map, child_ptr, child_ind, a_ptr, a_slot, a_row, a_col, panel_ptr, depth, begin, end,
-            trunk.copy(),
+            node_ptr, front_ptr, front_ind, asm_map, child_ptr, child_ind, a_ptr, a_slot, a_row, a_col,
+            panel_ptr, depth, begin, end, trunk.copy(),
         ),
         max_front=int(node_front.max(initial=0)),
         nnz_factor=int((wide * node_front - wide * (wide - 1) // 2).sum()),
