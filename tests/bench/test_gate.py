@@ -95,7 +95,16 @@ def test_what_is_short_is_judged_by_the_clocks_resolution():
 def test_the_spread_between_processes_counts():
     apart = measured([1e-3] * 15, values={"processes": [1e-3, 1.06e-3]})
     assert gate.spread(apart) == pytest.approx(0.06)
-    assert gate.judge(apart, measured([1.15e-3] * 15)).verdict == "same"
+    found = gate.judge(apart, measured([1.15e-3] * 15))
+    assert found.floor == pytest.approx(0.18)
+    assert (found.verdict, found.reason) == ("ambiguous", "1.15 x the time, within a noise floor of 18%")
+    assert gate.judge(apart, measured([1.04e-3] * 15)).verdict == "same"
+
+
+def test_a_loud_machine_says_ambiguous_rather_than_same():
+    found = verdicts("noisy", 1.1, 2)
+    assert found.get("slow", 0) + found["ambiguous"] >= 150, found
+    assert verdicts("drift", 1.1, 2).get("same", 0) == 0
 
 
 def test_doubts_make_it_ambiguous_and_say_why():

@@ -8,7 +8,8 @@ The rule, for the median m and the 95th percentile p of two sets of samples of t
 - slow: m and p of the new one both exceed 1 + n times the base's, and the 95% intervals of the medians (by order
   statistics, which assume no distribution) do not overlap;
 - ambiguous: m exceeds 1 + n, and one of the other two does not agree, or there are fewer than five samples, or a peer
-  of the same row moved along, which tells of the machine;
+  of the same row moved along, which tells of the machine; or m exceeds 1.05, the intervals do not overlap, and only a
+  noise floor above that hides it: the machine was too loud to say;
 - faster: m is below 1 / (1 + n) and the intervals do not overlap; same: anything else;
 - incomparable: machine or software differ (`warpfront.bench.fingerprint.COMPARED`), or the row is another problem.
   That is never a pass.
@@ -46,7 +47,7 @@ SCHEMA = "warpfront.gate/1"
 SAME, FASTER, SLOW, AMBIGUOUS, INCOMPARABLE = "same", "faster", "slow", "ambiguous", "incomparable"
 EXIT = {SAME: 0, FASTER: 0, SLOW: 1, INCOMPARABLE: 3, AMBIGUOUS: 4}
 LEAST, SPREADS, RESOLUTION = 0.03, 3.0, 1.5e-6
-FEWEST = 5
+FEWEST, HIDDEN = 5, 0.05
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,8 @@ def judge(
         if moved is not None and moved[1] - 1 > (ratio - 1) / 2:
             doubts.append(f"{moved[0]} became {_times(moved[1])} in the same run: the machine")
         verdict, reason = (AMBIGUOUS, "; ".join(doubts)) if doubts else (SLOW, f"{_times(ratio)} the time")
+    elif ratio > 1 + HIDDEN and after - before > RESOLUTION and right[0] > left[1]:
+        verdict, reason = AMBIGUOUS, f"{_times(ratio)} the time, within a noise floor of {100 * floor:.0f}%"
     elif ratio < 1 / (1 + floor) and right[1] < left[0]:
         verdict, reason = FASTER, f"{_times(ratio)} the time"
     return Finding(*where, verdict, reason, ratio, tail, floor, before, after, left, right)
