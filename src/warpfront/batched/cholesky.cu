@@ -11,8 +11,9 @@
 // different banks (a statement about that access only). `rhs` N x R. `line` holds a column of L, two buffers.
 //
 // Barriers (of the warp), each after the writes it publishes: load -> check; check (reads across rows) -> factor;
-// column -> its use, which with two buffers also separates a column's last read from the write two columns later;
-// L -> reciprocals of its diagonal, which take the line's place -> sweeps; solution and status -> write-out. Each lane reads and writes only its own right-hand sides.
+// column -> its use (with two lines this also separates a column's last read from the write two columns later, and the
+// last one publishes L to the sweeps); reciprocals of the diagonal, which go where a line has its slack -> sweeps;
+// solution and status -> write-out. Each lane reads and writes only its own right-hand sides in the sweeps.
 //
 // Literature: Golub and Van Loan, Matrix Computations, 4th ed., algorithm 4.2.2 (outer products); Haidar et al.,
 // "A guide for achieving high performance with very small matrices on GPU" (2018), for a row per thread in registers.
@@ -224,7 +225,6 @@ __global__ void __launch_bounds__(32, Blocks)
   cholesky_factor<K, 0>(r, carried, pivot, mine, lines, g);
   const int verdict = cholesky_status<K>(pivot, g);
   code = code == kOk ? verdict : code;
-  __syncwarp();
   bool good;
   if constexpr (K::kCarried) {
     good = cholesky_finish<K>(carried, mine, mine_b, g);

@@ -9,11 +9,11 @@
 //
 // Shared layout: as in cholesky.cu; `order` says which row of A has come to a position, `pivots` where row k went.
 //
-// Barriers (of the warp): load -> check; check -> factor (whose multipliers go where the input was); pivot row -> its use, which with two buffers also separates a
-// row's last read from the write two steps later; in the placing of rows, reads of L -> writes, and those -> the next
-// reads; LU and `order` -> reciprocals of U's diagonal, which take the line's place
-// -> sweeps; permuted reads of the right-hand
-// sides -> solutions in their place; solution, scale and status -> write-out.
+// Barriers (of the warp): load -> check (a lane's own rows: none is needed before the factorisation); pivot row -> its
+// use, which with two lines also separates a row's last read from the write two steps later; in the placing of rows, reads
+// of L in eight columns -> writes there (other columns do not meet them); LU, `order` and right-hand sides in
+// place -> reads of the sweeps; those reads, and the reciprocals of U's diagonal -> solutions in their place; solution,
+// scale and status -> write-out.
 //
 // Literature: Golub and Van Loan, Matrix Computations, 4th ed., algorithm 3.4.1 (outer products, partial pivoting);
 // Abdelfattah et al., "Batched one-sided factorizations of tiny matrices using GPUs" (2018), for rows that stay put.
@@ -170,7 +170,6 @@ WF_DEVICE bool lu_place(const T (&r)[K::kRows][K::kN], const T (&b)[K::kRows], c
       WF_UNROLL
       for (int q = 0; q < 8; ++q)
         if (first + q < at[m]) a[at[m] * K::kP + first + q] = l[m][q];
-    __syncwarp();
   }
   WF_UNROLL
   for (int m = 0; m < K::kRows; ++m) {
@@ -280,7 +279,6 @@ __global__ void __launch_bounds__(32, Blocks)
     carried[m] = K::kCarried && m * G + g < N ? mine_b[m * G + g] : T(0);
   }
   int code = lu_input<K>(r, mine, mine_b, g, scale, inverse);
-  __syncwarp();
   code = lu_factor<K, 0>(r, carried, at, mine, lines, rows + system * N, g, code);
   bool good = lu_place<K>(r, carried, at, mine, mine_b, K::kCarried ? order : order + system * N, g, inverse);
   __syncwarp();
@@ -288,7 +286,6 @@ __global__ void __launch_bounds__(32, Blocks)
     good = lu_finish<K>(mine, mine_b, g, scale) && good;
   } else {
     invert_diagonal<K>(mine, lines, g);
-    __syncwarp();
     good = lu_sweeps<K>(mine, mine_b, lines, order + system * N, g, scale) && good;
   }
   const bool all_good = group_min<G>(good ? 1 : 0) != 0;
