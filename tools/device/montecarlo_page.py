@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 from pathlib import Path
 from statistics import median
 
@@ -29,12 +30,25 @@ def keep(name, folder):
     data = json.loads((folder / "montecarlo_time.json").read_text())
     data.pop("build", None)
     data.pop("record", None)
+    for precision in PRECISIONS:
+        data[f"pipes {precision}"] = busiest(folder / f"montecarlo_ncu_{precision}.txt")
     stamp = json.loads((folder / "montecarlo.json").read_text())
     code = stamp["fingerprint"]["code"]
     run = {"name": name, "created": stamp["created"], "code": code, "sections": data}
     runs = [other for other in kept() if other["name"] != name] + [run]
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_bytes(gzip.compress(json.dumps(runs).encode(), mtime=0))
+
+
+def busiest(file, most=4):
+    """The pipes of a multiprocessor the profiler found busiest, with their percentages."""
+    found = re.findall(
+        r"SM: (?:Pipe|Inst Executed Pipe) (\w+)(?: Cycles Active)?\s+%\s+([\d.]+)", file.read_text()
+    )
+    best = {}
+    for pipe, share in found:
+        best[pipe] = max(best.get(pipe, 0.0), float(share))
+    return sorted(best.items(), key=lambda pair: -pair[1])[:most]
 
 
 def rate(samples, n):
@@ -106,6 +120,14 @@ def _samples(kernel):
     return 4 * int("".join(c for c in inside.split(",")[-1] if c.isdigit()))
 
 
+def pipes(last):
+    lines = []
+    for precision in PRECISIONS:
+        shares = ", ".join(f"{pipe} {share:.0f}%" for pipe, share in last.get(f"pipes {precision}", []))
+        lines.append(f"Busiest pipes of the {precision} kernel, by the profiler: {shares}.")
+    return [*lines, ""]
+
+
 def methods(last):
     cases = list(dict.fromkeys(row["case"] for row in last["methods"]))
     rates = {(row["case"], row["precision"]): row["gsteps_per_s"] for row in last["methods"]}
@@ -130,7 +152,7 @@ def error(last):
 def text():
     runs = kept()
     last = runs[-1]["sections"]
-    lines = [BEGIN, "", *peers(last), *steps(runs), *sweep(last), *methods(last), *error(last)]
+    lines = [BEGIN, "", *peers(last), *steps(runs), *sweep(last), *pipes(last), *methods(last), *error(last)]
     made = f"From `montecarlo_raw.json.gz` of `benchmarks/records/nvidia-h200`, run of {runs[-1]['created']}."
     return "\n".join([*lines, made, "", END])
 
