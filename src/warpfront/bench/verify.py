@@ -111,6 +111,14 @@ ROOMS: dict[str, Room] = {
             "oracle": ("tests/montecarlo", "-m", "not cuda and not simt"),
             "simt": ("tests/montecarlo", "-m", "simt"),
             "cuda": ("tests/montecarlo", "-m", "cuda"),
+            # The others simulate millions of paths, which a sanitizer makes hundreds of times slower.
+            "sanitizer": (
+                "tests/montecarlo/test_price_kernels.py",
+                "-k",
+                "plain_paths or every_backend",
+                "-m",
+                "cuda",
+            ),
         },
         kernels="warpfront.montecarlo._cuda:instantiations",
         subset="warpfront.montecarlo._cuda:subset",
