@@ -90,7 +90,7 @@ WF_DEVICE void narrow(const search& s, block_memory<Threads>& m, progress& p) {
   __shared__ narrow_counts counts[3];
   vec16* const rings = &m.stage[0][0];
   u32 items = static_cast<u32>(m.plan[kPlanItems]), level = p.level;
-  u64 frontier = peek(slot_of(s, level) + kFound), out = peek(slot_of(s, level) + kOut);
+  u64 frontier = slot_of(s, level)[kFound], out = slot_of(s, level)[kOut];
   u64 open = m.plan[kPlanOpen], reached = 0, reached_out = 0;
   const u64 stop = s.control[kStop];
   int side = 0;

@@ -60,7 +60,8 @@ WF_DEVICE void log_level(const search& s, u32 level, bool pulled, u64 frontier, 
 template <int Threads>
 WF_DEVICE void decide(const search& s, block_memory<Threads>& m, progress& p) {
   u64* const slot = slot_of(s, p.level);
-  const u64 items = peek(slot + kItems), found = peek(slot + kFound), out = peek(slot + kOut);
+  // Items may be added already, by a block that turns the frontier's bits into a queue: they are then read again.
+  const u64 items = peek(slot + kItems), found = slot[kFound], out = slot[kOut];
   p.open -= out;
   int act = kPush;
   const bool pull = wants_pull(s, p.pulled, found, out, p.open);
@@ -69,7 +70,7 @@ WF_DEVICE void decide(const search& s, block_memory<Threads>& m, progress& p) {
   else if (p.pulled) act = kPushFromBits;
   else if (items <= narrow_limits<Threads>::kItems && out <= narrow_limits<Threads>::kOut) act = kNarrow;
   m.plan[kPlanItems] = items, m.plan[kPlanDo] = static_cast<u64>(act);
-  m.plan[kPlanOut] = out, m.plan[kPlanOpen] = p.open;
+  m.plan[kPlanFound] = found, m.plan[kPlanOut] = out, m.plan[kPlanOpen] = p.open;
   if (blockIdx.x == 0) {
     u64* const control = s.control;
     control[kReached] += found, control[kReachedArcs] += out;
@@ -81,14 +82,11 @@ WF_DEVICE void decide(const search& s, block_memory<Threads>& m, progress& p) {
   }
 }
 
-// The logger, after the level's barrier: the level's line. The counters next to be read are complete.
-WF_DEVICE void log_after(const search& s, u32 level, bool pulled, progress& p) {
-  const u64 *now = slot_of(s, level), *next = slot_of(s, level + 1);
-  u64 copy[kSlotWords];
-  WF_UNROLL
-  for (int k = 0; k < kSlotWords; ++k) copy[k] = peek(next + k);
+// The logger, after the level's barrier: the level's line. The counters next to be read are complete; those of the level
+// itself are being cleared, so they are given.
+WF_DEVICE void log_after(const search& s, u32 level, bool pulled, u64 frontier, u64 out, progress& p) {
   const long long clock = clock64();
-  log_level(s, level, pulled, peek(now + kFound), peek(now + kOut), copy, static_cast<u64>(clock - p.clock));
+  log_level(s, level, pulled, frontier, out, slot_of(s, level + 1), static_cast<u64>(clock - p.clock));
   p.clock = clock;
 }
 
@@ -202,20 +200,20 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads < 1 ? 1 : 1024 / Threa
     if (threadIdx.x == 0) decide(s, m, p);
     __syncthreads();
     const int act = static_cast<int>(m.plan[kPlanDo]);
-    const u64 items = m.plan[kPlanItems];
+    const u64 items = m.plan[kPlanItems], frontier = m.plan[kPlanFound], out = m.plan[kPlanOut];
     if (act == kHalt) break;
     if (act == kNarrow) {
       if (blockIdx.x == 0) narrow<Threads, Trace>(s, m, p);
       grid_barrier(barrier, ++p.round);
       if (thread == 0) publish(s, m);
       grid_barrier(barrier, ++p.round);
-      p.level = static_cast<u32>(peek(control + kLevel)), p.open = peek(control + kOpen);
+      p.level = static_cast<u32>(control[kLevel]), p.open = control[kOpen];
       continue;
     }
     if (act == kPushFromBits) {
       compact_level(s, m, p.level);
       grid_barrier(barrier, ++p.round);
-      if (threadIdx.x == 0) m.plan[kPlanItems] = peek(slot_of(s, p.level) + kItems);
+      if (threadIdx.x == 0) m.plan[kPlanItems] = slot_of(s, p.level)[kItems];
       __syncthreads();
     } else if (act == kPullFromQueue) {
       clear_front(s, p.level, thread, threads);
@@ -225,9 +223,9 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads < 1 ? 1 : 1024 / Threa
     }
     const bool pull = act == kPull || act == kPullFromQueue;
     if (pull) pull_level<Threads, Trace>(s, m, p.level);
-    else push_level<Threads, Trace>(s, m, p.level, m.plan[kPlanItems], m.plan[kPlanOut]);
+    else push_level<Threads, Trace>(s, m, p.level, m.plan[kPlanItems], out);
     grid_barrier(barrier, ++p.round);
-    if (thread == kLogger<Threads>) log_after(s, p.level, pull, p);
+    if (thread == kLogger<Threads>) log_after(s, p.level, pull, frontier, out, p);
     ++p.level;
     p.pulled = pull;
   }
