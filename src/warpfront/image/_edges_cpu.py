@@ -111,28 +111,37 @@ def gray_virtual(flat, geometry, v, first, n, planes, dst):
     if y < 0:
         dst[:n] = 0
         return
-    low, high = max(first, 0), min(first + n, width)
+    low, high = min(max(first, 0), first + n), max(min(first + n, width), first)
     if low < high:
         gray_span(flat, geometry, y, low, high - low, planes, dst[low - first :])
-    for i in range(n):
-        x = first + i
-        if x < 0 or x >= width:
-            k = border_index(x, width, border)
-            if k < 0:
-                dst[i] = 0
-            else:
-                gray_span(flat, geometry, y, k, 1, planes, dst[i:])
+    outside = max(0, low - first)
+    for i in range(outside):
+        gray_outside(flat, geometry, y, first + i, planes, dst[i:])
+    for i in range(max(outside, high - first), n):
+        gray_outside(flat, geometry, y, first + i, planes, dst[i:])
+
+
+@njit(cache=True, nogil=True)
+def gray_outside(flat, geometry, y, x, planes, dst):
+    """Gray value of the pixel that stands for column ``x`` of row ``y``."""
+    k = border_index(x, geometry[1], geometry[10])
+    if k < 0:
+        dst[0] = 0
+    else:
+        gray_span(flat, geometry, y, k, 1, planes, dst)
 
 
 @njit(cache=True, nogil=True)
 def horizontal(src, dst, n, w, radius):
     """Weighted sums of ``2 radius + 1`` neighbours, from the leftmost on: uint8 -> uint16, exact."""
-    middle, weight = src[radius : radius + n], w[radius]
+    # Slices and not offsets: then LLVM sees that loads and stores do not meet, and uses vectors.
+    left, middle, right = src[:n], src[radius : radius + n], src[2 * radius : 2 * radius + n]
+    outer, weight = w[0], w[radius]
     for i in range(n):
         x = np.uint64(i)
-        dst[x] = np.uint16(weight * np.uint32(middle[x]))
-    for k in range(radius):
-        # Slices and not offsets: then LLVM sees that loads and stores do not meet, and uses vectors.
+        pair = np.uint32(left[x]) + np.uint32(right[x])
+        dst[x] = np.uint16(weight * np.uint32(middle[x]) + outer * pair)
+    for k in range(1, radius):
         left, right, weight = src[k : k + n], src[2 * radius - k : 2 * radius - k + n], w[k]
         for i in range(n):
             x = np.uint64(i)
@@ -141,20 +150,31 @@ def horizontal(src, dst, n, w, radius):
 
 @njit(cache=True, nogil=True)
 def vertical(ring, v, sums, dst, n, w, radius):
-    """Weighted sum of the ring's rows, whose newest is virtual row ``v``: uint16 -> uint8, rounded once."""
-    taps = 2 * radius + 1
+    """Weighted sum of the ring's rows, whose newest is virtual row ``v``: uint16 -> uint8, rounded once.
+
+    The centre and all pairs of rows but the innermost gather in ``sums``; the innermost pair and the rounding are last.
+    """
+    taps, last = 2 * radius + 1, radius - 1
     row, weight = ring[(v - radius) % taps], w[radius]
-    for i in range(n):
-        x = np.uint64(i)
-        sums[x] = weight * np.uint32(row[x]) + HALF16
-    for k in range(radius):
-        above, below, weight = ring[(v - 2 * radius + k) % taps], ring[(v - k) % taps], w[k]
+    if radius == 1:
         for i in range(n):
             x = np.uint64(i)
-            sums[x] += weight * (np.uint32(above[x]) + np.uint32(below[x]))
+            sums[x] = weight * np.uint32(row[x]) + HALF16
+    for k in range(last):
+        above, below, outer = ring[(v - 2 * radius + k) % taps], ring[(v - k) % taps], w[k]
+        if k == 0:
+            for i in range(n):
+                x = np.uint64(i)
+                pair = np.uint32(above[x]) + np.uint32(below[x])
+                sums[x] = weight * np.uint32(row[x]) + HALF16 + outer * pair
+        else:
+            for i in range(n):
+                x = np.uint64(i)
+                sums[x] += outer * (np.uint32(above[x]) + np.uint32(below[x]))
+    above, below, inner = ring[(v - radius - 1) % taps], ring[(v - last) % taps], w[last]
     for i in range(n):
         x = np.uint64(i)
-        dst[x] = np.uint8(sums[x] >> SHIFT16)
+        dst[x] = np.uint8((sums[x] + inner * (np.uint32(above[x]) + np.uint32(below[x]))) >> SHIFT16)
 
 
 @njit(cache=True, nogil=True)
@@ -286,9 +306,12 @@ def blur_strip(flat, out, geometry, w, y0, y1, x0, x1):
     for v in range(y0 - radius, y1 + radius):
         y = v - radius
         gray_virtual(flat, geometry, v, x0 - radius, n + 2 * radius, planes, pixels)
+        at = geometry[7] + y * geometry[8] + x0
+        if radius == 0:
+            out[at : at + n] = pixels
+            continue
         horizontal(pixels, ring[v % taps], n, w, radius)
         if y >= y0:
-            at = geometry[7] + y * geometry[8] + x0
             vertical(ring, v, sums, out[at : at + n], n, w, radius)
 
 
