@@ -147,18 +147,8 @@ def launch_record(out, dry):
             )
             for name, call in calls.items()
         }
-        rows.append(
-            Row(
-                case,
-                "host time of a launch",
-                {"m": 64, "n": 64},
-                "float32",
-                "zeros",
-                None,
-                ["warpfront"],
-                found,
-            )
-        )
+        common = ({"m": 64, "n": 64}, "float32", "zeros", None, ["warpfront"])
+        rows.append(Row(case, "host time of a launch", *common, found))
     rows += [_first_launch(case) for case in ("empty disk cache", "filled disk cache")]
     write(_record("launch", rows, {"rounds": 10, "batch": 200}, dry), out / "launch.json")
     return rows

@@ -53,18 +53,14 @@ def bench(
     from warpfront.errors import InvalidValueError
 
     console, notes = Console(), Console(stderr=True)
-    if name is None:
-        for known, (text, _, _) in suites.SUITES.items():
-            console.print(f"{known.replace('_', '-'):16} {text}", highlight=False)
+    if name is None or list_rows:
+        for line in _listed(name):
+            console.print(line, highlight=False)
         return
     if output is not None and output.suffix != ".json":
         raise InvalidValueError(f"--output is {str(output)!r}; a record is a .json file")
     table, run = suites.find(name)
     cases = suites.read_cases(table)
-    if list_rows:
-        for case, entry in cases.items():
-            console.print(f"{case}{' (large)' if entry.get('large') else ''}", highlight=False)
-        return
     names = _names(rows or [], list(cases))
 
     def report(text: str) -> None:
@@ -82,6 +78,16 @@ def bench(
     record = run(names, data=data, rounds=rounds, budget=budget, report=report, keep=keep)
     for shown in tables(record):
         console.print(shown)
+
+
+def _listed(name: str | None) -> list[str]:
+    """Return a line for each benchmark, or for each row of one."""
+    from warpfront.bench import suites
+
+    if name is None:
+        return [f"{known.replace('_', '-'):16} {text}" for known, (text, _, _) in suites.SUITES.items()]
+    cases = suites.read_cases(suites.find(name)[0])
+    return [f"{case}{' (large)' if entry.get('large') else ''}" for case, entry in cases.items()]
 
 
 def _names(asked: list[str], known: list[str]) -> list[str]:
