@@ -69,15 +69,18 @@ def bench(
     if against is not None:
         raise typer.Exit(_against(name, against, names, rounds, budget, data, processes, output, report))
 
-    def keep(record: Any) -> None:
-        from warpfront.bench.record import write
-
-        if output is not None:
-            write(record, output)
-
-    record = run(names, data=data, rounds=rounds, budget=budget, report=report, keep=keep)
+    record = run(
+        names, data=data, rounds=rounds, budget=budget, report=report, keep=lambda r: _keep(r, output)
+    )
     for shown in tables(record):
         console.print(shown)
+
+
+def _keep(record: Any, output: Path | None) -> None:
+    from warpfront.bench.record import write
+
+    if output is not None:
+        write(record, output)
 
 
 def _listed(name: str | None) -> list[str]:
