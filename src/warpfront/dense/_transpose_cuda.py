@@ -35,7 +35,7 @@ ELEMENT_BYTES = (1, 2, 4, 8, 16)
 FOLDER = FilePath(__file__).parent
 
 # (tile rows, tile columns, threads) by element size, as measured (benchmarks/records/nvidia-h200).
-TILES = {1: (128, 128, 256), 2: (64, 128, 256), 4: (64, 64, 256), 8: (32, 32, 256), 16: (32, 16, 256)}
+TILES = {1: (64, 256, 256), 2: (64, 128, 256), 4: (64, 64, 256), 8: (64, 32, 256), 16: (32, 16, 256)}
 # (side, threads) of the pair of tiles in place.
 SQUARE_TILES = {1: (128, 256), 2: (64, 256), 4: (64, 256), 8: (32, 256), 16: (32, 256)}
 # The first with the number of stages, for the two persistent kernels.
@@ -56,7 +56,7 @@ STREAMED_TILES = {
     },
 }
 # For output rows that are not aligned; tiles overlap by 16 bytes of rows. 16-byte elements need none.
-SHIFT_TILES = {1: (128, 128, 256), 2: (64, 64, 256), 4: (64, 32, 128), 8: (64, 32, 256)}
+SHIFT_TILES = {1: (256, 64, 256), 2: (64, 64, 256), 4: (64, 32, 128), 8: (64, 32, 256)}
 # Tile rows of a panel of blocks (see tile_at in transpose.cuh): column order.
 GROUP = 1 << 20
 # A matrix narrower than this, or no larger than this many elements, would leave most of a tile idle.

@@ -27,8 +27,14 @@
 #ifndef WF_STORE16
 #define WF_STORE16 wf::store16
 #endif
-#ifndef WF_LEAST_BLOCKS
-#define WF_LEAST_BLOCKS 1
+// Blocks an SM should hold, which bounds the registers. Where all accesses are 16 bytes, 1-byte elements do best when
+// the SM is full; elsewhere, and in code for older targets, that would spill.
+#ifdef WF_LEAST_BLOCKS
+#define WF_TILE_BLOCKS WF_LEAST_BLOCKS
+#define WF_SHIFT_BLOCKS WF_LEAST_BLOCKS
+#else
+#define WF_TILE_BLOCKS (WF_ARCH / 100 == 9 && B == 1 && VecIn && VecOut ? 2048 / Threads : 1)
+#define WF_SHIFT_BLOCKS 1
 #endif
 
 namespace wf {
@@ -190,12 +196,9 @@ template <int B, int TR, int TC, int Threads>
 WF_DEVICE void drain_unaligned(const padded_tile<B, TR, TC>& s, u8* dst, i64 pitch, i64 rows, i64 columns, bool head) {
   typedef element<B> E;
   constexpr int P = E::kPacked, V = E::kChunk, N = E::kWordsPerChunk, kSlots = (TR - V) / V;
-  constexpr int kEach = (kSlots * TC + Threads - 1) / Threads;
-  WF_UNROLL
-  for (int i = 0; i < kEach; ++i) {
-    const int item = static_cast<int>(threadIdx.x) + i * Threads;
+  for (int item = static_cast<int>(threadIdx.x); item < kSlots * TC; item += Threads) {
     const int c = item / kSlots, j = item % kSlots;
-    if (item >= kSlots * TC || c >= columns) continue;
+    if (c >= columns) break;
     u8* const row = dst + c * pitch;
     const int skipped = static_cast<int>(16 - offset_in_chunk(row)) % 16 / B, r = skipped + j * V;
     vec16 v = {{0, 0, 0, 0}};
@@ -265,7 +268,7 @@ WF_DEVICE void drain_tile(const padded_tile<B, TR, TC>& s, u8* dst, i64 pitch, i
 
 // dst[batch][c][r] = src[batch][r][c], m x n -> n x m. One block to a tile, blocks numbered by tile_at.
 template <int B, int TR, int TC, int Threads, bool VecIn, bool VecOut>
-__global__ void __launch_bounds__(Threads, WF_LEAST_BLOCKS)
+__global__ void __launch_bounds__(Threads, WF_TILE_BLOCKS)
     transpose_tile(unsigned char* dst, const unsigned char* src, long long m, long long n, long long dst_pitch,
                    long long src_pitch, long long dst_batch, long long src_batch, long long tiles_m, long long tiles_n,
                    long long group) {
@@ -294,7 +297,7 @@ __global__ void __launch_bounds__(Threads, WF_LEAST_BLOCKS)
 
 // As transpose_tile, for output rows at any address: tiles lie TR - 16 / B rows apart and overlap by the rest.
 template <int B, int TR, int TC, int Threads, bool VecIn>
-__global__ void __launch_bounds__(Threads, WF_LEAST_BLOCKS)
+__global__ void __launch_bounds__(Threads, WF_SHIFT_BLOCKS)
     transpose_shift(unsigned char* dst, const unsigned char* src, long long m, long long n, long long dst_pitch,
                     long long src_pitch, long long dst_batch, long long src_batch, long long tiles_m, long long tiles_n,
                     long long group) {
