@@ -37,6 +37,9 @@ class SimtMachine:
         self.launched.append(kernel.expression)
         assert not report.findings, "\n".join(str(f) for f in report.findings)
 
+    def prepare(self, *args, **options):
+        return lambda: self.launch(*args, **options)
+
     def clear(self, words, first, last):
         words.reshape(-1)[first:last] = 0
 

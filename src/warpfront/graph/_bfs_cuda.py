@@ -49,7 +49,7 @@ FOLDER = Path(__file__).parent
 NO_PIECE = 0xFFFFFFFF
 # Arcs of one queue item at most: a warp walks them in 32 steps.
 PIECE = 1024
-THREADS = {"levels": 256, "persistent": 1024, "block": 1024}
+THREADS = {"levels": 256, "persistent": 512, "block": 1024}
 LOG_ROWS = 1 << 16
 # Words of `control`: enum control_word of bfs.cuh.
 N, CAPACITY, STOP, ALPHA, BETA, BASE, ARCS, FLAGS, KPIECE, KLOG_ROWS = range(10)

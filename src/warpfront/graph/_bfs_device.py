@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -49,9 +49,26 @@ class Gpu:
         cooperative: bool = False,
     ) -> None:
         """Queue a launch."""
+        self.prepare(kernel, blocks, threads, args, shared_bytes=shared_bytes, cooperative=cooperative)()
+
+    def prepare(
+        self,
+        kernel: plans.Kernel,
+        blocks: int,
+        threads: int,
+        args: Sequence[Any],
+        *,
+        shared_bytes: int = 0,
+        cooperative: bool = False,
+    ) -> Callable[[], None]:
+        """Return what queues a launch on the stream that is current then."""
         loaded = cuda.load(kernel.source, kernel.expression, kernel.signature, self.device)
         numbers = [a if isinstance(a, int) else 0 if a is None else a.data.ptr for a in args]
-        loaded.launch(self.stream.ptr, blocks, threads, numbers, shared_bytes, cooperative=cooperative)
+
+        def queue() -> None:
+            loaded.launch(self.stream.ptr, blocks, threads, numbers, shared_bytes, cooperative=cooperative)
+
+        return queue
 
     def clear(self, words: Any, first: int, last: int) -> None:
         """Queue setting part of an array to 0."""

@@ -55,6 +55,18 @@ class Machine(Protocol):
     ) -> None:
         """Queue a launch; ``args`` are arrays (or ``None``) for pointers, and numbers."""
 
+    def prepare(
+        self,
+        kernel: Kernel,
+        blocks: int,
+        threads: int,
+        args: Sequence[Any],
+        *,
+        shared_bytes: int = 0,
+        cooperative: bool = False,
+    ) -> Callable[[], None]:
+        """Return what queues that launch, everything looked up."""
+
     def clear(self, words: Any, first: int, last: int) -> None:
         """Queue setting part of an array to 0."""
 
@@ -140,11 +152,11 @@ def one_launch(
     chosen = kernel("bfs_persistent", threads, options.trace)
     # A grid barrier costs by the block: no more of them than there is work for.
     blocks = max(1, min(machine.resident(chosen, threads), -(-(state.n + state.arcs) // (8 * threads))))
-    arguments = (*state.arguments, *start)
+    queue = machine.prepare(chosen, blocks, threads, (*state.arguments, *start), cooperative=True)
 
     def launch() -> None:
         machine.clear(state.control, BARRIER, LOG)
-        machine.launch(chosen, blocks, threads, arguments, cooperative=True)
+        queue()
 
     return launch, blocks
 
@@ -164,7 +176,7 @@ def _one_block(
     )
     shared = block_bytes(state.n, state.arcs)
     chosen = kernel("bfs_block", threads)
-    return lambda: machine.launch(chosen, 1, threads, (*args, stop), shared_bytes=shared)
+    return machine.prepare(chosen, 1, threads, (*args, stop), shared_bytes=shared)
 
 
 def _by_levels(

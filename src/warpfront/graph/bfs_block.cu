@@ -38,16 +38,27 @@ WF_DEVICE packed_graph layout(unsigned char* memory, u32 n, u32 packed_bytes) {
 template <int Threads>
 WF_DEVICE void push_block(const packed_graph& g, u32 begin, u32 end, u32 next, u32* counter) {
   constexpr int kSmall = 2, kLarge = 5;  // logarithms of the group's size
+  constexpr u32 kAtOnce = 4;
   const int room = __clz(static_cast<int>(end - begin)) - __clz(Threads) - 1;
   const int shift = room < kSmall ? kSmall : room > kLarge ? kLarge : room;
   const u32 each = 1u << shift, sub = threadIdx.x & (each - 1);
   for (u32 k = begin + (threadIdx.x >> shift); k < end; k += Threads >> shift) {
     const u32 u = g.queue[k], mine = next << 16 | u;
     const u32 last = g.ptr[u + 1];
-    for (u32 e = g.ptr[u] + sub; e < last; e += each) {
-      const u32 v = g.ind[e];
-      if (peek_shared(g.key + v) <= mine) continue;
-      if (atomicMin(g.key + v, mine) == kNoVertex) g.queue[end + place(counter)] = static_cast<u16>(v);
+    // Four arcs at a time: their reads, and then their atomics, are under way together.
+    for (u32 e = g.ptr[u] + sub; e < last; e += kAtOnce * each) {
+      u32 v[kAtOnce], held[kAtOnce];
+      WF_UNROLL
+      for (u32 i = 0; i < kAtOnce; ++i) v[i] = e + i * each < last ? g.ind[e + i * each] : u;
+      WF_UNROLL
+      for (u32 i = 0; i < kAtOnce; ++i) held[i] = peek_shared(g.key + v[i]);
+      WF_UNROLL
+      for (u32 i = 0; i < kAtOnce; ++i)
+        if (held[i] > mine) held[i] = atomicMin(g.key + v[i], mine);
+        else held[i] = 0;
+      WF_UNROLL
+      for (u32 i = 0; i < kAtOnce; ++i)
+        if (held[i] == kNoVertex) g.queue[end + place(counter)] = static_cast<u16>(v[i]);
     }
   }
 }
@@ -64,6 +75,7 @@ __global__ void __launch_bounds__(Threads)
   __shared__ u32 counter[3];
   __shared__ u64 scratch[kMaxWarps];
   const u32 n = static_cast<u32>(n_), bytes = static_cast<u32>(packed_bytes);
+  const u32 rows = static_cast<u32>(control[kLogRows]);
   const packed_graph g = layout(memory, n, bytes);
   const unsigned char* const from = static_cast<const unsigned char*>(packed);
   WF_UNROLL_N(4)
@@ -77,7 +89,6 @@ __global__ void __launch_bounds__(Threads)
     g.queue[k] = static_cast<u16>(v);
   }
   __syncthreads();
-  const u32 rows = static_cast<u32>(control[kLogRows]);
   u32 begin = 0, end = static_cast<u32>(n_sources), level = 0;
   while (begin < end && level < static_cast<u32>(stop)) {
     if (threadIdx.x == 0) counter[(level + 1) % 3] = 0;

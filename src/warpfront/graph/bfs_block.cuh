@@ -28,12 +28,10 @@ WF_DEVICE void end_level(block_memory<Threads>& m, stage& q, const tally& t, u64
   constexpr int kWarps = block_memory<Threads>::kWarps;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = lane_id();
   u64 found = 0, out = 0;
-  if (__any_sync(kFullMask, t.found != 0)) found = warp_sum(t.found), out = warp_sum(t.out);
+  if (__any_sync(kFullMask, t.found != 0)) found = lanes_sum(t.found), out = lanes_sum(t.out);
   u64 extra[3] = {0, 0, 0};
   if (Trace) {
-    extra[0] = warp_sum(static_cast<u64>(t.examined));
-    extra[1] = warp_sum(static_cast<u64>(t.duplicates));
-    extra[2] = warp_sum(static_cast<u64>(t.tried));
+    extra[0] = lanes_sum(t.examined), extra[1] = lanes_sum(t.duplicates), extra[2] = lanes_sum(t.tried);
   }
   if (lane == 0) {
     m.held[warp] = q.held;
@@ -53,7 +51,7 @@ WF_DEVICE void end_level(block_memory<Threads>& m, stage& q, const tally& t, u64
     const u32 total = __shfl_sync(kFullMask, upto, kWarp - 1);
     u64 sums[5] = {0, 0, 0, 0, 0};
     WF_UNROLL
-    for (int k = 0; k < (Trace ? 5 : 2); ++k) sums[k] = warp_sum(have ? m.sums[lane][k] : 0);
+    for (int k = 0; k < (Trace ? 5 : 2); ++k) sums[k] = lanes_sum(have ? m.sums[lane][k] : 0);
     if (have) m.held[lane] = upto - own;
     if (lane == 0) {
       m.at = total ? atomicAdd(q.tail, static_cast<u64>(total)) : 0;

@@ -60,9 +60,8 @@ WF_DEVICE void clear_counts(narrow_counts& c) {
 template <bool Trace>
 WF_DEVICE void add_counts(narrow_counts& c, const tally& t) {
   if (__any_sync(kFullMask, t.found != 0)) {
-    const u32 found = warp_sum(t.found);
-    const u64 out = warp_sum(t.out);
-    if (lane_id() == 0) atomicAdd(&c.found, found), atomicAdd(&c.out, out);
+    const u64 found = lanes_sum(t.found), out = lanes_sum(t.out);
+    if (lane_id() == 0) atomicAdd(&c.found, static_cast<u32>(found)), atomicAdd(&c.out, out);
   }
   if (Trace) {
     if (t.duplicates) atomicAdd(&c.duplicates, t.duplicates);
