@@ -11,7 +11,7 @@ DTYPES = ("float32", "float64")
 
 
 def test_plan():
-    assert plan.plan_block("float32", 2048, 128, 132).expression == "lu_block<float, 4, 16>"
+    assert plan.plan_block("float32", 2048, 128, 132).expression == "lu_block<float, 4, 8>"
     assert plan.plan_block("float64", 1025, 64, 132).expression == "lu_block<double, 4, 8>"
     assert plan.plan_block("float32", 500, 128, 132).blocks == 112
     assert plan.plan_block("float32", 500, 16, 132).blocks == 1

@@ -213,7 +213,10 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     sections = {"checks": lambda: checks(options.out)}
     if options.phase == "time":
+        from dense_profile import profile
+
         sections = {
+            "profile": lambda: profile(options.out),
             "figures": lambda: main_figures(options.out, 35),
             "precisions": lambda: precisions(options.out, 50),
         }

@@ -24,7 +24,7 @@ SOURCE = Path(__file__).parent / "lu_block.cu"
 THREADS, EXCHANGE_THREADS = 512, 256
 # Rows a thread, columns of a panel: what 64 registers of data hold.
 SHAPES = {
-    "float32": ((1, 16), (2, 16), (4, 16), (8, 8), (16, 4)),
+    "float32": ((1, 16), (2, 16), (4, 8), (8, 8), (16, 4)),
     "float64": ((1, 16), (2, 16), (4, 8), (8, 4)),
 }
 CUDA_TYPES = {"float32": "float", "float64": "double"}
@@ -84,6 +84,13 @@ def subset() -> list[tuple[Path, tuple[str, ...], int]]:
     ]
 
 
+def cuda_load(source: Path, expression: str, signature: str, device: int) -> Any:
+    """Return a loaded kernel; one place, so that a profile can stand in between."""
+    from warpfront.backend import cuda
+
+    return cuda.load(source, expression, signature, device)
+
+
 def factor_blocks(lu: Any, pivots: Any, zero: Any) -> None:
     """Factor one column-major matrix in place (``lu[j, i]`` is entry i, j) on CuPy's current stream.
 
@@ -97,7 +104,7 @@ def factor_blocks(lu: Any, pivots: Any, zero: Any) -> None:
     """
     import cupy
 
-    from warpfront.backend import capability, cuda
+    from warpfront.backend import capability
 
     n, dtype, device = len(lu), lu.dtype.name, lu.device.id
     stream, sms = int(cupy.cuda.get_current_stream().ptr), capability.probe(device).sm_count
@@ -107,11 +114,11 @@ def factor_blocks(lu: Any, pivots: Any, zero: Any) -> None:
     # Every step has a counter and lists of its own: nothing is cleared between launches.
     counters, panel_moves = cupy.zeros(steps, np.uint32), cupy.empty((steps, 4 * 16), np.int32)
     moves = cupy.empty((steps, 4 * width), np.int32)
-    exchange = cuda.load(SOURCE, f"lu_exchange<{CUDA_TYPES[dtype]}>", SIGNATURES["lu_exchange"], device)
+    exchange = cuda_load(SOURCE, f"lu_exchange<{CUDA_TYPES[dtype]}>", SIGNATURES["lu_exchange"], device)
     for step, first in enumerate(range(0, n, width)):
         wide = min(width, n - first)
         made = plan_block(dtype, n - first, wide, sms)
-        kernel = cuda.load(SOURCE, made.expression, SIGNATURES["lu_block"], device)
+        kernel = cuda_load(SOURCE, made.expression, SIGNATURES["lu_block"], device)
         at = (pivots, panel_moves[step], moves[step], zero, counters[step:])
         args = (lu.data.ptr, n, n, first, wide, *(array.data.ptr for array in at))
         kernel.launch(stream, made.blocks, THREADS, args, made.shared_bytes, cooperative=True)
@@ -129,11 +136,9 @@ def solve_blocks(lu: Any, pivots: Any, x: Any) -> Any:
     from cupy.cuda import device
     from cupy_backends.cuda.libs import cublas
 
-    from warpfront.backend import cuda
-
     n, count, letter = len(lu), len(x), "s" if lu.itemsize == 4 else "d"
     order = cupy.empty(n, np.int32)
-    kernel = cuda.load(SOURCE, "lu_order", SIGNATURES["lu_order"], lu.device.id)
+    kernel = cuda_load(SOURCE, "lu_order", SIGNATURES["lu_order"], lu.device.id)
     stream = int(cupy.cuda.get_current_stream().ptr)
     kernel.launch(stream, 1, EXCHANGE_THREADS, (pivots.data.ptr, order.data.ptr, n), 8 * n)
     result = x[:, order]

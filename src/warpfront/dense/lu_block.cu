@@ -2,15 +2,17 @@
 //
 // lu_block factors columns first .. first + wide of a column-major matrix, rows first .. n, in panels of W columns.
 // Panel: block 0, thread t owns rows c0 + t, c0 + t + 512, ... (R of them) and keeps their W entries in registers; a
-// column costs one search over the block, one exchange of two rows through shared memory and one rank-one update.
+// column costs one search over the block, whose warps also put up their candidate's row, one barrier, the exchange of two
+// rows and one rank-one update.
 // Rest of the block column: block b owns whole columns c0 + W + b, ...; it applies the panel's interchanges, solves with
 // the panel's unit triangle and subtracts the product, thread t again owning rows.
 //
 // Shared layout (dynamic): order[n - first], which row of the block column as it came stands where; panel_order, the same
-// for the current panel; then in static memory the two rows of an exchange, reduction scratch, the column's top entries.
+// for the current panel; then in static memory, twice for columns in turn, each warp's largest entry with its row and the
+// row that stands on top; and the top entries of the column a block works on.
 //
-// Barriers. Panel, per column: two inside block_arg_max (separate the update of the column before from this search, and
-// the search from the exchange's writes), one between those writes and their reads. A grid barrier after the panel
+// Barriers. Panel, per column: one, between the warps' candidates and their reads; the two buffers make it enough: a
+// buffer is written again two columns later, after a barrier that every reader has passed. A grid barrier after the panel
 // (its L, interchanges and pivots, written by block 0, are then read by all) and one after the rest (columns written by
 // other blocks become the next panel). Rest: block barriers between gathering and scattering the interchanged entries,
 // and around the column's top entries.
@@ -20,9 +22,9 @@
 //
 // Literature: Dongarra, Eijkhout, Luszczek, Recursive approach in sparse matrix LU factorization (2001) for the blocking;
 // the block-resident panel is this file's own.
-#include "block.cuh"
 #include "signal.cuh"
 #include "types.cuh"
+#include "warp.cuh"
 
 namespace wf {
 
@@ -31,6 +33,33 @@ namespace wf {
 
 template <typename T>
 WF_DEVICE T magnitude(T a) { return a < T(0) ? -a : a; }
+
+// Largest value of a warp, its first index among equals, NaN above all: what warp_arg_max finds, by fewer steps where the
+// processor reduces integers (a non-negative float orders as its bits do).
+WF_DEVICE indexed<float> first_largest(indexed<float> own) {
+#if defined(WARPFRONT_SIMT) || WF_ARCH < 800
+  return warp_arg_max(own);
+#else
+  const u32 key = own.index == kNone ? 0u : __float_as_uint(own.value) & 0x7fffffffu;
+  const u32 top = __reduce_max_sync(kFullMask, key);
+  const u32 index = __reduce_min_sync(kFullMask, key == top ? static_cast<u32>(own.index) : static_cast<u32>(kNone));
+  return {__uint_as_float(top), static_cast<i32>(index)};
+#endif
+}
+
+WF_DEVICE indexed<double> first_largest(indexed<double> own) {
+#if defined(WARPFRONT_SIMT) || WF_ARCH < 800
+  return warp_arg_max(own);
+#else
+  const u64 bits = own.index == kNone ? 0ull : static_cast<u64>(__double_as_longlong(own.value)) & 0x7fffffffffffffffull;
+  const u32 high = static_cast<u32>(bits >> 32), low = static_cast<u32>(bits);
+  const u32 top = __reduce_max_sync(kFullMask, high);
+  const u32 next = __reduce_max_sync(kFullMask, high == top ? low : 0u);
+  const bool mine = high == top && low == next;
+  const u32 index = __reduce_min_sync(kFullMask, mine ? static_cast<u32>(own.index) : static_cast<u32>(kNone));
+  return {__longlong_as_double(static_cast<long long>(static_cast<u64>(top) << 32 | next)), static_cast<i32>(index)};
+#endif
+}
 
 // Entry t of the list of moved rows: the rows top .. top + count that were interchanged, then their partners; a partner
 // that is among the first, or named before, is left out (-1).
@@ -54,8 +83,8 @@ __global__ void __launch_bounds__(512) lu_block(T* a, wf::i64 lda, wf::i32 n, wf
   WF_DYNAMIC_SHARED(raw);
   wf::i32* order = reinterpret_cast<wf::i32*>(raw);
   wf::i32* panel_order = order + (n - first);
-  __shared__ T pivot_row[W], top_row[W], above[W];
-  __shared__ wf::indexed<T> scratch[wf::kMaxWarps];
+  __shared__ T candidate[2][wf::kPanelThreads / wf::kWarp][W], top_row[2][W], above[W];
+  __shared__ wf::indexed<T> found[2][wf::kPanelThreads / wf::kWarp];
   const int t = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   wf::u32 round = 0;
   if (blockIdx.x == 0)
@@ -64,6 +93,7 @@ __global__ void __launch_bounds__(512) lu_block(T* a, wf::i64 lda, wf::i32 n, wf
     const wf::i32 last = wf::min_of(c0 + W, first + wide);
     if (blockIdx.x == 0) {
       for (wf::i32 i = first + t; i < n; i += threads) panel_order[i - first] = i;
+      __syncthreads();  // both orders, before the thread that keeps them changes them
       T v[R][W];
       T* const mine = a + (c0 + t) + c0 * lda;
       const wf::i32 step = static_cast<wf::i32>(lda);  // W columns lie within 2^31 entries
@@ -76,6 +106,7 @@ __global__ void __launch_bounds__(512) lu_block(T* a, wf::i64 lda, wf::i32 n, wf
       WF_UNROLL
       for (int j = 0; j < W; ++j) {
         if (c0 + j < last) {
+          const int buffer = j & 1, warp = t / wf::kWarp;
           wf::indexed<T> best = {T(-1), wf::kNone};
           WF_UNROLL
           for (int r = 0; r < R; ++r) {
@@ -83,37 +114,41 @@ __global__ void __launch_bounds__(512) lu_block(T* a, wf::i64 lda, wf::i32 n, wf
             const wf::indexed<T> own = {wf::magnitude(v[r][j]), i};
             if (i >= c0 + j && i < n && wf::beats(own, best)) best = own;
           }
-          best = wf::block_arg_max(best, scratch);
-          const wf::i32 row = best.index;
+          best = wf::first_largest(best);
+          if (wf::lane_id() == 0) found[buffer][warp] = best;
           WF_UNROLL
           for (int r = 0; r < R; ++r) {
             const wf::i32 i = c0 + t + r * threads;
-            if (i == row) {
+            if (i == best.index) {
               WF_UNROLL
-              for (int w = 0; w < W; ++w) pivot_row[w] = v[r][w];
+              for (int w = 0; w < W; ++w) candidate[buffer][warp][w] = v[r][w];
             }
             if (i == c0 + j) {
               WF_UNROLL
-              for (int w = 0; w < W; ++w) top_row[w] = v[r][w];
+              for (int w = 0; w < W; ++w) top_row[buffer][w] = v[r][w];
             }
           }
-          if (t == 0) {
+          __syncthreads();
+          const wf::indexed<T> none = {T(-1), wf::kNone};
+          best = wf::first_largest(wf::lane_id() < threads / wf::kWarp ? found[buffer][wf::lane_id()] : none);
+          const wf::i32 row = best.index;
+          const T* pivot_row = candidate[buffer][((row - c0) % threads) / wf::kWarp];
+          const T pivot = pivot_row[j];
+          if (t == threads - 1) {
             pivots[c0 + j] = row + 1;
             const wf::i32 held = order[row - first], here = panel_order[row - first];
             order[row - first] = order[c0 + j - first];
             order[c0 + j - first] = held;
             panel_order[row - first] = panel_order[c0 + j - first];
             panel_order[c0 + j - first] = here;
+            if (pivot == T(0) && *zero == -1) *zero = c0 + j;
           }
-          __syncthreads();
-          const T pivot = pivot_row[j];
-          if (t == 0 && pivot == T(0) && *zero == -1) *zero = c0 + j;
           WF_UNROLL
           for (int r = 0; r < R; ++r) {
             const wf::i32 i = c0 + t + r * threads;
             if (row != c0 + j && i == row) {
               WF_UNROLL
-              for (int w = 0; w < W; ++w) v[r][w] = top_row[w];
+              for (int w = 0; w < W; ++w) v[r][w] = top_row[buffer][w];
             }
             if (row != c0 + j && i == c0 + j) {
               WF_UNROLL
@@ -134,7 +169,7 @@ __global__ void __launch_bounds__(512) lu_block(T* a, wf::i64 lda, wf::i32 n, wf
         for (int r = 0; r < R; ++r)
           if (c0 + t + r * threads < n && c0 + w < last) mine[w * step + r * threads] = v[r][w];
       }
-      __syncthreads();  // pivots of thread 0, before every thread reads them
+      __syncthreads();  // pivots and orders of the thread that keeps them, before every thread reads them
       for (int s = t; s < 2 * W; s += threads) {
         const wf::i32 dst = s < 2 * (last - c0) ? wf::moved_row(pivots, c0, last - c0, s) : -1;
         moves[2 * s] = dst;
