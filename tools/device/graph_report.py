@@ -1,12 +1,14 @@
 """The short table of graph.py beside it, its record, and the figures of docs/bfs.md.
 
-``python tools/device/graph_report.py`` writes the figures of the record that the page names into the page.
+``python tools/device/graph_report.py`` writes the figures of the record that the page names into the page; with a folder
+it first takes ``bfs.json`` and ``profile.json`` of a run from there.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 
@@ -109,7 +111,26 @@ def page_tables(record):
     for step in steps:
         cells = [time_of(r["contenders"][step]["median"]) if step in r["contenders"] else "" for r in ladders]
         lines.append(f"| `{step}` | " + " | ".join(cells) + " |")
+    profile = record["options"].get("profile")
+    if profile:
+        labels = list(next(iter(profile.values())))
+        lines += ["", "| kernel | " + " | ".join(labels) + " |", "|---" * (len(labels) + 1) + "|"]
+        lines += [
+            f"| `{kernel}` | " + " | ".join(values.values()) + " |" for kernel, values in profile.items()
+        ]
     return "\n".join(lines) + "\n"
+
+
+def take(folder, target):
+    """Copy a run's record, with the profiler's figures of each kernel's longest launch among its options."""
+    record = json.loads((folder / "bfs.json").read_text(encoding="utf-8"))
+    profile = json.loads((folder / "profile.json").read_text(encoding="utf-8"))
+    by_kernel = {}
+    for kernel, launches in profile.items():
+        busiest = max(launches, key=lambda v: float(v["device memory, % of peak"] or 0))
+        by_kernel[kernel.split()[-1]] = busiest
+    record["options"]["profile"] = by_kernel
+    target.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def time_of(seconds):
@@ -122,7 +143,10 @@ def main():
     text = page.read_text(encoding="utf-8")
     begin = re.search(r"<!-- bfs figures: (\S+) -->\n", text)
     end = text.index("<!-- end of bfs figures -->")
-    record = json.loads((root / "benchmarks" / "records" / begin[1]).read_text(encoding="utf-8"))
+    kept = root / "benchmarks" / "records" / begin[1]
+    if len(sys.argv) > 1:
+        take(Path(sys.argv[1]), kept)
+    record = json.loads(kept.read_text(encoding="utf-8"))
     page.write_text(text[: begin.end()] + page_tables(record) + text[end:], encoding="utf-8")
 
 
