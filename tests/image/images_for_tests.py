@@ -92,7 +92,7 @@ class Simt:
 
     name = "simt"
     schedules = 2
-    tile = plans.TILE
+    tile = None
 
     def run(self, what, image, layout, order, outs):
         from warpfront.backend.simt import Simt as Runner

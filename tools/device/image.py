@@ -68,7 +68,7 @@ def build(phase, arch, everything):
             jobs += [(f, n, arch, (), "nvcc") for f, names, _ in plans.subset() for n in names]
     else:
         jobs = [(f, n, arch, (), "nvrtc") for f, names, _ in plans.subset() for n in names]
-        jobs += [(v.source, v.expression, arch, v.defines, "nvrtc") for v in variants()]
+        jobs += [(plans.SOURCE, v.expression, arch, v.defines, "nvrtc") for v in variants()]
     # Spawned, not forked: this process may hold a CUDA context already.
     with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         done = list(pool.map(compile_one, dict.fromkeys(jobs)))

@@ -39,15 +39,9 @@ class Variant:
     @property
     def expression(self):
         layout, what = GRAY[self.what]
-        if len(self.tile) == 2:
-            return f"image_sobel<{self.tile[0]}, {self.tile[1]}>"
         return plans._chain(
             3 if layout == "packed" else 0, what.radius, {"edges": 0, "blur": 1}[what.stage], self.tile
         )
-
-    @property
-    def source(self):
-        return plans.SOBEL_SOURCE if len(self.tile) == 2 else plans.SOURCE
 
     @property
     def name(self):
@@ -58,11 +52,8 @@ class Variant:
 def variants():
     found = [Variant("edges", tile, d) for tile in TILES for d in LEAST]
     found += [Variant("edges", tile, d) for tile in TILES[:5] for d in DOWN]
-    for what in ("edges 31 taps", "blur"):
+    for what in ("edges 31 taps", "blur", "sobel+threshold"):
         found += [Variant(what, tile, ()) for tile in TILES]
-    found += [
-        Variant("sobel+threshold", (run, threads), ()) for run in (2, 4, 6, 8) for threads in (64, 128, 256)
-    ]
     return found
 
 
@@ -85,15 +76,13 @@ class Bench:
         self.sources = [cupy.asarray(np.repeat(self.host, shape[0], 0)) for _ in range(images)]
         self.outs = [cupy.zeros(2 * self.pixels.size, cupy.int16) for _ in range(images)]
 
-    def launcher(self, what, pixels=None, tile=plans.TILE, defines=(), aligned=True):
+    def launcher(self, what, pixels=None, tile=None, defines=(), aligned=True):
         """Return ``call(stream, source address, output address)`` for contiguous images."""
         from warpfront.backend import compile as compiling
         from warpfront.backend import cuda
 
         pixels, item = pixels or self.pixels, 2 if what.stage == "sobel" else 1
         pitch = pixels.width * item
-        if len(tile) == 2:
-            plans.SOBEL = tile
         made = plans.plan(
             what,
             pixels,
@@ -113,7 +102,7 @@ class Bench:
 
         return call
 
-    def calls(self, what, tile=plans.TILE, defines=(), aligned=True):
+    def calls(self, what, tile=None, defines=(), aligned=True):
         launch = self.launcher(what, None, tile, defines, aligned)
         return [
             lambda stream, s=s, o=o: launch(stream, s.data.ptr, o.data.ptr)

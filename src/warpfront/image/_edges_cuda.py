@@ -5,8 +5,7 @@
 | stage | kernel |
 |---|---|
 | ``gray`` | ``image_gray`` of ``edges.cu``: a thread owns 16 pixels |
-| ``edges`` of a gray image, no blur, threshold, L1 | ``image_sobel`` of ``sobel.cu``: a thread goes down 8 columns |
-| ``blur``, ``sobel``, all other ``edges`` | ``image_chain`` of ``edges.cu``: a block owns a tile, in three phases |
+| ``blur``, ``edges``, ``sobel`` | ``image_chain`` of ``edges.cu``: a block owns a tile, in three phases |
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ from warpfront.image.operation import Operation
 __all__ = ["TILE", "Plan", "instantiations", "launch", "plan", "shared_bytes", "subset", "takes"]
 
 SOURCE = FilePath(__file__).parent / "edges.cu"
-SOBEL_SOURCE = FilePath(__file__).parent / "sobel.cu"
-# (tile columns, tile rows, threads, rows a thread finishes).
-TILE = (128, 32, 128, 4)
+# (tile columns, tile rows, threads, rows a thread finishes), from the H200's record. Without a blur there is one array less
+# in shared memory, and with a long one the halo weighs more: both like higher tiles.
+TILE, HIGH_TILE = (128, 32, 128, 4), (128, 64, 128, 8)
+LONG_RADIUS = 8
 GRAY_THREADS = 256
-# Rows that a thread finishes, threads.
-SOBEL = (4, 128)
 MAX_GRID = 2**31 - 1  # across; down, a side of 2^20 has fewer than the 65535 that a launch may have
 
 FORMATS = (0, 1, 3, 4)  # gray, planar, packed
@@ -40,7 +38,6 @@ RADII = range(16)
 _EDGES, _BLUR, _DERIVATIVES = range(3)
 _CHAIN_SIGNATURE = "ppp" + "q" * 9
 _GRAY_SIGNATURE = "pp" + "q" * 8
-_SOBEL_SIGNATURE = "pp" + "q" * 7
 
 
 @dataclass(frozen=True)
@@ -75,25 +72,22 @@ def takes(pixels: Pixels) -> bool:
     return pixels.pitch >= 0 and pixels.batch_stride >= 0
 
 
-def sobel_alone(operation: Operation, pixels: Pixels) -> bool:
-    """Return whether an operation is the threshold of |gx| + |gy| of a gray image, which has a kernel of its own."""
-    usual = operation.stage == "edges" and operation.norm == "l1" and operation.threshold >= 0
-    return usual and operation.radius == 0 and pixels.gray
-
-
 def format_of(pixels: Pixels) -> int:
     """Return the kernels' code of a format."""
     return 0 if pixels.gray else 1 if pixels.planar else pixels.step
 
 
-def shared_bytes(operation: Operation, pixels: Pixels, tile: tuple[int, int, int, int] = TILE) -> int:
+def tile_of(radius: int) -> tuple[int, int, int, int]:
+    """Return the tile for a blur of a radius."""
+    return HIGH_TILE if radius == 0 or radius >= LONG_RADIUS else TILE
+
+
+def shared_bytes(operation: Operation, pixels: Pixels, tile: tuple[int, int, int, int] | None = None) -> int:
     """Return the shared memory of one block."""
     if operation.stage == "gray" or (operation.stage == "blur" and operation.radius == 0):
         return 0
-    if sobel_alone(operation, pixels):
-        return 0
-    columns, rows, _, _ = tile
     radius = operation.radius
+    columns, rows, _, _ = tile or tile_of(radius)
     halo = radius + 1
     side = 4 if halo <= 4 else 8 if halo <= 8 else 16
     words = (rows + 2 * halo) * (columns + 2 * max(side, 8)) // 2
@@ -108,7 +102,7 @@ def plan(
     dst_align: int,
     dst_pitch: int,
     dst_stride: int,
-    tile: tuple[int, int, int, int] = TILE,
+    tile: tuple[int, int, int, int] | None = None,
 ) -> Plan:
     """Return the launch that computes a batch.
 
@@ -121,8 +115,8 @@ def plan(
         Largest power of two up to 16 that divides the address of every row of the images (and planes), of the outputs.
     dst_pitch, dst_stride : int
         Bytes from a row of the output to the next, and from an image to the next.
-    tile : tuple of int
-        Tile columns and rows, threads, rows that a thread finishes.
+    tile : tuple of int, optional
+        Tile columns and rows, threads, rows that a thread finishes. Default: `tile_of`.
 
     Raises
     ------
@@ -146,19 +140,8 @@ def plan(
             1,
             (*layout, count),
         )
-    elif sobel_alone(operation, pixels):
-        run, threads = SOBEL
-        result = Plan(
-            SOBEL_SOURCE,
-            f"image_sobel<{run}, {threads}>",
-            _SOBEL_SIGNATURE,
-            (pixels.batch * -(-pixels.width // 256), -(-pixels.height // (run * threads // 32))),
-            threads,
-            0,
-            1,
-            layout,
-        )
     else:
+        tile = tile or tile_of(operation.radius)
         columns, rows, threads, _ = tile
         kind = {"edges": _EDGES, "blur": _BLUR, "sobel": _DERIVATIVES}[operation.stage]
         result = Plan(
@@ -213,23 +196,22 @@ def instantiations() -> list[tuple[FilePath, tuple[str, ...], int]]:
     """Return all that `plan` can ask for with the tuned tile: (file, expressions, least architecture)."""
     names = [f"image_gray<{code}, {GRAY_THREADS}>" for code in FORMATS]
     for code in FORMATS:
-        names += [_chain(code, radius, _EDGES, TILE) for radius in RADII]
-        names += [_chain(code, radius, _BLUR, TILE) for radius in RADII if radius]
-        names.append(_chain(code, 0, _DERIVATIVES, TILE))
-    return [(SOURCE, tuple(names), 75), (SOBEL_SOURCE, _sobel_names(), 75)]
-
-
-def _sobel_names() -> tuple[str, ...]:
-    return (f"image_sobel<{SOBEL[0]}, {SOBEL[1]}>",)
+        names += [_chain(code, radius, _EDGES, tile_of(radius)) for radius in RADII]
+        names += [_chain(code, radius, _BLUR, tile_of(radius)) for radius in RADII if radius]
+        names.append(_chain(code, 0, _DERIVATIVES, tile_of(0)))
+    return [(SOURCE, tuple(names), 75)]
 
 
 def subset() -> list[tuple[FilePath, tuple[str, ...], int]]:
     """Return a covering part: every format, every kind of result, least, usual, odd and largest radius."""
     names = [f"image_gray<{code}, {GRAY_THREADS}>" for code in FORMATS]
-    names += [_chain(code, radius, _EDGES, TILE) for code, radius in zip(FORMATS, (0, 2, 2, 5), strict=True)]
-    names += [_chain(3, 15, _EDGES, TILE), _chain(0, 2, _BLUR, TILE), _chain(1, 15, _BLUR, TILE)]
-    names.append(_chain(0, 0, _DERIVATIVES, TILE))
-    return [(SOURCE, tuple(names), 75), (SOBEL_SOURCE, _sobel_names(), 75)]
+    names += [
+        _chain(code, radius, _EDGES, tile_of(radius))
+        for code, radius in zip(FORMATS, (0, 2, 2, 5), strict=True)
+    ]
+    names += [_chain(3, 15, _EDGES, HIGH_TILE), _chain(0, 2, _BLUR, TILE), _chain(1, 15, _BLUR, HIGH_TILE)]
+    names.append(_chain(0, 0, _DERIVATIVES, HIGH_TILE))
+    return [(SOURCE, tuple(names), 75)]
 
 
 def alignment(*values: int) -> int:

@@ -175,11 +175,7 @@ __global__ void __launch_bounds__(Threads, WF_LEAST_THREADS / Threads)
   // The tile's halo is inside the image; the tile itself is.
   const bool inside = x0 >= 16 && x0 + TW + 16 <= image.width && y0 >= G::kHalo && y0 + TH + G::kHalo <= image.height;
   const bool whole = x0 + TW <= image.width && y0 + TH <= image.height && image.options.out_align() >= 8;
-  if (inside) {
-    fill_inside<F, R, TW, TH, Threads>(image, x0, y0, gray);
-  } else {
-    fill_gray<F, R, TW, TH, Threads>(image, x0, y0, gray);
-  }
+  fill_gray<F, R, TW, TH, Threads>(image, x0, y0, gray);
   __syncthreads();
   if constexpr (R > 0) {
     sum_down<R, TW, TH, Threads>(gray, down, weights_low, weights_high);

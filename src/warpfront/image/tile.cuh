@@ -93,49 +93,60 @@ WF_DEVICE void fill_granule(const Image& image, int v, int x, int first, int las
   keep_lanes<Px>(lanes, p);
 }
 
-// Phase 1 of a tile whose halo lies inside the image with 16 columns to spare: nothing is tested.
-template <int F, int R, int TW, int TH, int Threads>
-WF_DEVICE void fill_inside(const Image& image, int x0, int y0, u32* gray) {
-  typedef geometry<R, TW, TH> G;
-  constexpr int kPx = G::kSide == 16 ? 16 : 4, kInner = TW / 16, kOuter = 2 * G::kSide / kPx, kStep = step_of<F>;
+// What phase 1 knows of its tile. Columns from `first` to `last` are needed, and `rows` rows from `top` on.
+struct Needed {
+  int x0, top, rows, first, last;
+  bool rows_inside;
+};
+
+// Phase 1 for `Count` granules of Px pixels in every row, the k-th from column `from(k)` on. Plain: their words lie inside
+// the image, and only rows may be virtual.
+template <int F, int Px, int Count, int Rows, int Words, int Threads, bool Plain, typename From>
+WF_DEVICE void fill_columns(const Image& image, const Needed& needed, u32* gray, From from) {
   const GrayWeights weights(image.options.reversed());
-  const bool aligned = image.options.aligned();
-  const u8* const origin = image.base + (y0 - G::kHalo) * image.pitch + static_cast<i64>(x0) * kStep;
-  for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kInner; item += Threads) {
-    const int row = item / kInner, column = item % kInner * 16;
-    u32 lanes[8];
-    gray_words<F, 16>(origin + row * image.pitch + column * kStep, image.plane, aligned, weights, lanes);
-    keep_lanes<16>(lanes, gray + row * G::kGrayWords + (G::kLead + column) / 2);
-  }
-  for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kOuter; item += Threads) {
-    const int row = item / kOuter, k = item % kOuter;
-    const int column = k < kOuter / 2 ? k * kPx - G::kSide : TW + (k - kOuter / 2) * kPx;
-    u32 lanes[kPx / 2];
-    const u8* p = origin + row * image.pitch + column * kStep;
-    gray_words<F, kPx>(p, image.plane, kPx == 16 && aligned, weights, lanes);
-    keep_lanes<kPx>(lanes, gray + row * G::kGrayWords + (G::kLead + column) / 2);
+  const bool aligned = Px == 16 && image.options.aligned();
+  const u8* const origin = image.base + static_cast<i64>(needed.x0) * step_of<F>;
+  for (int item = static_cast<int>(threadIdx.x); item < Rows * Count; item += Threads) {
+    const int row = item / Count, column = from(item % Count), v = needed.top + row;
+    u32* const p = gray + row * Words + column / 2;
+    if constexpr (Plain) {
+      const int y = needed.rows_inside ? v : border_index(v, image.height, image.options.border());
+      u32 lanes[Px / 2];
+      WF_UNROLL
+      for (int i = 0; i < Px / 2; ++i) lanes[i] = 0;
+      const u8* const q = origin + y * image.pitch + column * step_of<F>;
+      if (y >= 0) gray_words<F, Px>(q, image.plane, aligned, weights, lanes);
+      keep_lanes<Px>(lanes, p);
+    } else {
+      fill_granule<F, Px>(image, v, needed.x0 + column, needed.first, row < needed.rows ? needed.last : needed.first, p);
+    }
   }
 }
 
-// Phase 1. A thread owns a granule at a time: those of the tile itself first, then the sides.
+// Phase 1. A thread owns a granule at a time: those of the tile itself first, then the sides, in granules of 4 pixels or
+// one of 16 where they are that wide. Virtual pixels that no later phase uses become anything.
 template <int F, int R, int TW, int TH, int Threads>
 WF_DEVICE void fill_gray(const Image& image, int x0, int y0, u32* gray) {
   typedef geometry<R, TW, TH> G;
-  // The sides in granules of 4 pixels, or one of 16 where they are that wide.
   constexpr int kPx = G::kSide == 16 ? 16 : 4, kInner = TW / 16, kOuter = 2 * G::kSide / kPx;
-  const int first = x0 - G::kHalo, last = min_of(x0 + TW, image.width) + G::kHalo, top = y0 - G::kHalo;
-  // Rows that nobody needs lie below the image's halo.
-  const int rows = min_of(G::kGrayRows, image.height + G::kHalo - top);
-  for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kInner; item += Threads) {
-    const int row = item / kInner, column = item % kInner * 16;
-    fill_granule<F, 16>(image, row < rows ? top + row : top, x0 + column, first, row < rows ? last : first,
-                        gray + row * G::kGrayWords + (G::kLead + column) / 2);
+  constexpr int kRows = G::kGrayRows, kWords = G::kGrayWords;
+  const int top = y0 - G::kHalo, right = x0 + TW;
+  const Needed needed = {x0, top, image.height + G::kHalo - top, x0 - G::kHalo, min_of(right, image.width) + G::kHalo,
+                         top >= 0 && top + kRows <= image.height};
+  const bool sides_inside = x0 >= 16 && right + 16 <= image.width;
+  const auto inner = [](int k) { return k * 16; };
+  const auto outer = [](int k) { return k < kOuter / 2 ? k * kPx - G::kSide : TW + (k - kOuter / 2) * kPx; };
+  u32* const at = gray + G::kLead / 2;
+  // Words of aligned granules hold nothing but their pixels.
+  if (sides_inside || (image.options.aligned() && right <= image.width)) {
+    fill_columns<F, 16, kInner, kRows, kWords, Threads, true>(image, needed, at, inner);
+  } else {
+    fill_columns<F, 16, kInner, kRows, kWords, Threads, false>(image, needed, at, inner);
   }
-  for (int item = static_cast<int>(threadIdx.x); item < G::kGrayRows * kOuter; item += Threads) {
-    const int row = item / kOuter, k = item % kOuter;
-    const int column = k < kOuter / 2 ? k * kPx - G::kSide : TW + (k - kOuter / 2) * kPx;
-    fill_granule<F, kPx>(image, row < rows ? top + row : top, x0 + column, first, row < rows ? last : first,
-                         gray + row * G::kGrayWords + (G::kLead + column) / 2);
+  if (sides_inside) {
+    fill_columns<F, kPx, kOuter, kRows, kWords, Threads, true>(image, needed, at, outer);
+  } else {
+    fill_columns<F, kPx, kOuter, kRows, kWords, Threads, false>(image, needed, at, outer);
   }
 }
 
