@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(32, Blocks)
   typedef small<T, N, R, G, P, S> K;
   static_assert(G > 1, "a pivot's row is found by its lane");
   constexpr bool kVecA = Vec && N * N % K::kChunk == 0, kVecB = Vec && N * R % K::kChunk == 0;
-  constexpr int kAll = K::kSystems;
+  constexpr int kAll = K::kSystems, kWideA = kVecA ? K::kChunk : 1, kWideB = kVecB ? K::kChunk : 1;
   __shared__ T matrix[kAll * S];
   __shared__ T rhs[R > 0 ? kAll * N * R : 1];
   __shared__ __align__(16) T line[kAll * 2 * K::kLine];
@@ -265,10 +265,10 @@ __global__ void __launch_bounds__(32, Blocks)
   T* const mine_b = rhs + system * N * R;
   T* const lines = line + system * 2 * K::kLine;
   stream_in<T, kAll * N * N, kVecA>(a + first * (N * N), static_cast<u32>(present * N * N),
-                                    [&](u32 e, const auto& x) { put_matrix<K>(matrix, e, x); });
-  stream_in<T, kAll * N * R, kVecB>(b + first * (N * R), static_cast<u32>(present * N * R), [&](u32 e, const auto& x) {
+                                    [&](u32 e, const T (&x)[kWideA]) { put_matrix<K>(matrix, e, x); });
+  stream_in<T, kAll * N * R, kVecB>(b + first * (N * R), static_cast<u32>(present * N * R), [&](u32 e, const T (&x)[kWideB]) {
     WF_UNROLL
-    for (u32 q = 0; q < sizeof(x) / sizeof(T); ++q) rhs[e + q] = x[q];
+    for (int q = 0; q < kWideB; ++q) rhs[e + static_cast<u32>(q)] = x[q];
   });
   __syncwarp();
   T r[K::kRows][N], carried[K::kRows], scale, inverse;
@@ -292,21 +292,23 @@ __global__ void __launch_bounds__(32, Blocks)
   if (code == kOk && !all_good) code = kNonFiniteIntermediate;
   if (g == 0) codes[system] = code, inverses[system] = inverse;
   __syncwarp();
-  stream_out<T, kAll * N * N, kVecA>(factor + first * (N * N), static_cast<u32>(present * N * N), [&](u32 e, auto& x) {
-    constexpr int V = sizeof(x) / sizeof(T);
+  stream_out<T, kAll * N * N, kVecA>(factor + first * (N * N), static_cast<u32>(present * N * N), [&](u32 e, T (&x)[kWideA]) {
     const place at = place_of<K>(e);
     WF_UNROLL
-    for (int q = 0; q < V; ++q) {
-      const place p = place_after<K, V>(at, e, q);
+    for (int q = 0; q < kWideA; ++q) {
+      const place p = place_after<K, kWideA>(at, e, q);
       const T y = codes[p.system] == kOk ? matrix[p.at] : T(0);
       x[q] = p.column >= p.row ? mul(y, inverses[p.system]) : y;
     }
   });
-  stream_out<T, kAll * N * R, kVecB>(solution + first * (N * R), static_cast<u32>(present * N * R), [&](u32 e, auto& x) {
+  stream_out<T, kAll * N * R, kVecB>(solution + first * (N * R), static_cast<u32>(present * N * R), [&](u32 e, T (&x)[kWideB]) {
     WF_UNROLL
-    for (u32 q = 0; q < sizeof(x) / sizeof(T); ++q) x[q] = codes[(e + q) / (N * (R > 0 ? R : 1))] == kOk ? rhs[e + q] : T(0);
+    for (int q = 0; q < kWideB; ++q) {
+      const u32 at = e + static_cast<u32>(q);
+      x[q] = codes[at / (N * (R > 0 ? R : 1))] == kOk ? rhs[at] : T(0);
+    }
   });
   stream_out<int, kAll * N, false>(pivots + first * N, static_cast<u32>(present * N),
-                                   [&](u32 e, auto& x) { x[0] = codes[e / N] == kOk ? rows[e] : -1; });
+                                   [&](u32 e, int (&x)[1]) { x[0] = codes[e / N] == kOk ? rows[e] : -1; });
   if (lane < present) status[first + lane] = codes[lane];
 }

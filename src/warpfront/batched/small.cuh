@@ -3,6 +3,7 @@
 // Arithmetic is spelled out: each product and each sum is rounded by itself (no fused multiply-add, whatever the
 // compiler's flags), division and square root are IEEE. So the CPU twin, the serial baseline and every variant here
 // give the same bits, and a pivot that is zero for one is zero for all.
+// Lambdas name their argument types: NVRTC 13.0 takes a generic lambda for a host function.
 #pragma once
 #include "types.cuh"
 #include "vec16.cuh"
