@@ -1,9 +1,12 @@
 """What the public functions refuse and say; what only a GPU can answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from images_for_tests import BORDERS, random_image
 
+from warpfront.backend.capability import Capability
 from warpfront.errors import InvalidValueError, NotSupportedError
 from warpfront.image import edges, explain_edges, gaussian_blur, gaussian_weights, gray, sobel
 
@@ -81,6 +84,35 @@ def test_a_gpu_asked_for_and_absent():
     decisions = explain_edges(1080, 1920)
     assert [d.path for d in decisions if d.taken] == ["cpu"]
     assert len(decisions) == 2
+
+
+def h200():
+    """A device that is not here, for decisions only."""
+    return Capability(
+        device=0, cc_major=9, cc_minor=0, sm_count=132, shared_bytes=49152, shared_bytes_optin=232448,
+        shared_bytes_per_sm=233472, registers_per_sm=65536, threads_per_sm=2048, l2_bytes=50 << 20,
+        cooperative_launch=True, clusters=True, memory_pools=True, managed=True, concurrent_managed=True, vmm=True,
+        graphs=True, mig=False, driver_version=(13, 0), runtime_version=(13, 0), nvrtc_version=(13, 0),
+        total_bytes=140 << 30, free_bytes=139 << 30,
+    )  # fmt: skip
+
+
+def test_large_images_in_host_memory_go_through_a_gpu_and_explain_says_why():
+    def taken(height, width, **options):
+        (one,) = [d for d in explain_edges(height, width, capability_=h200(), **options) if d.taken]
+        return one
+
+    assert taken(255, 256).path == "cpu"
+    moved = taken(256, 256)
+    assert moved.path == "portable"
+    assert "from 65536 pixels on a GPU is faster" in moved.reason
+    assert taken(2160, 3840, device="cpu").path == "cpu"
+    assert taken(16, 16, device="cuda").path == "portable"
+    assert taken(16, 16, on_device=True).reason == "first that can run"
+    assert taken(64, 64, batch=20).path == "portable"
+    old = replace(h200(), cc_major=7, cc_minor=0)
+    (one,) = [d for d in explain_edges(2160, 3840, capability_=old) if d.taken]
+    assert one.path == "cpu"
 
 
 def test_the_image_is_only_read():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,9 +17,9 @@ from warpfront.image.operation import Operation
 
 __all__ = ["CROSSOVER_PIXELS", "PATHS", "ImageProblem", "apply", "check_type", "choice", "explain"]
 
-# Images in host memory of at least this many pixels are faster through the GPU, both copies counted; None: not
-# measured yet, so "auto" stays on the CPU.
-CROSSOVER_PIXELS: int | None = None
+# Images in host memory of at least this many pixels are faster through a GPU, both copies counted: on an H200 beside 16 CPU
+# threads, and the more so beside two (section "Measured" of docs/image.md).
+CROSSOVER_PIXELS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ImageProblem:
     @property
     def worth_moving(self) -> bool:
         """Whether ``"auto"`` moves these images from host memory to a GPU."""
-        return CROSSOVER_PIXELS is not None and self.pixels.size >= CROSSOVER_PIXELS
+        return self.pixels.size >= CROSSOVER_PIXELS
 
 
 @dispatch.requires(
@@ -80,14 +80,21 @@ def explain(
 ) -> tuple[dispatch.Decision, ...]:
     """Return the decision about every path."""
     absent = None if have else capability.missing()
-    return dispatch.explain(PATHS, problem, _policy(problem, device, path, have), have, absent)
+    policy = _policy(problem, device, path, have)
+    decisions = dispatch.explain(PATHS, problem, policy, have, absent)
+    if policy.device == device:
+        return decisions
+    why = f"from {CROSSOVER_PIXELS} pixels on a GPU is faster for data in host memory, both copies counted"
+    return tuple(replace(d, reason=f"{d.reason}; {why}" if d.taken else why) for d in decisions)
 
 
 def _policy(
     problem: ImageProblem, device: dispatch.Device, path: str, have: capability.Capability | None
 ) -> dispatch.Policy:
     if device == "auto" and path == "auto" and not problem.on_device and have and problem.worth_moving:
-        device = "cuda"
+        moved = dispatch.Policy(device="cuda", path=path)
+        if PATHS[0].requirement.unmet(problem, moved, have, None) is None:
+            return moved
     return dispatch.Policy(device=device, path=path)
 
 
