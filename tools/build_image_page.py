@@ -17,6 +17,7 @@ RECORDS, PAGE = Path("benchmarks/records"), Path("docs/image.md")
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 STEPS = {
     "torch": "a library: PyTorch, each stage a convolution over float32 images",
+    "npp": "a library: NPP, four calls an image",
     "1 stages": "1 own kernels for gray, blur, Sobel: 8-bit images in between",
     "2 fused, a launch an image": "2 one fused kernel, launched for each image, 4-byte loads",
     "3 one launch": "3 one launch for the batch",

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import numpy as np  # noqa: E402
 from image_bench import EDGES, GRAY, SHAPES, Bench, copy_calls, described, events, torch_calls, variants  # noqa: E402
+from image_npp import npp_calls  # noqa: E402
 
 from warpfront.image import _edges_cuda as plans  # noqa: E402
 from warpfront.image.operation import operation  # noqa: E402
@@ -79,16 +80,14 @@ def steps(out, dry):
         )
         for name in calls
     }
-    try:
-        call = torch_calls(bench)
-        seconds = events(call, 9)
-        bad = bench.wrong(EDGES, [call])
-        note = "float32 convolutions; " + (bad or "bits equal")
-        import torch
-
-        contenders["torch"] = collected(seconds, algorithm=note, bytes=nbytes, version=torch.__version__)
-    except Exception as error:
-        contenders["torch"] = refused("failed", f"{type(error).__name__}: {error}")
+    for name, make in (("torch", torch_calls), ("npp", npp_calls)):
+        try:
+            call = make(bench)
+            seconds = events(call, 9)
+            note = bench.wrong(EDGES, [call]) or "bits equal"
+            contenders[name] = collected(seconds, algorithm=note, bytes=nbytes)
+        except Exception as error:
+            contenders[name] = refused("failed", f"{type(error).__name__}: {error}")
     ours = [name for name in calls if name != "copy"]
     shapes = {"images": 32, "height": 1080, "width": 1920, "taps": 5}
     row = Row(
