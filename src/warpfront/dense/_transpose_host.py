@@ -93,6 +93,8 @@ def _unsigned(*values: int) -> tuple[Any, ...]:
 
 
 def _threads(work_bytes: int) -> int:
+    if work_bytes < 2 * _THREAD_BYTES:
+        return 1
     return max(1, min(settings.threads(), work_bytes // _THREAD_BYTES))
 
 
