@@ -28,6 +28,15 @@ class Context(ctypes.Structure):
     )
 
 
+def at(address):
+    return ctypes.c_void_p(int(address))
+
+
+def checked(code):
+    if code != 0:
+        raise RuntimeError(f"NPP returned {code}")
+
+
 def npp_calls(bench):
     """Return a call that takes every image of the batch through NPP; it raises when a library is not here."""
     import cupy
@@ -44,12 +53,7 @@ def npp_calls(bench):
     size, origin, none = Size(width, height), Size(0, 0), ctypes.c_void_p(0)
     flat, soft = cupy.zeros(width * height, cupy.uint8), cupy.zeros(width * height, cupy.uint8)
     magnitude = cupy.zeros(width * height, cupy.int16)
-    at = lambda address: ctypes.c_void_p(int(address))  # noqa: E731
     source, target = bench.sources[0].data.ptr, bench.outs[0].data.ptr
-
-    def checked(code):
-        if code != 0:
-            raise RuntimeError(f"NPP returned {code}")
 
     def call(stream):
         context = Context(
