@@ -14,3 +14,9 @@ def test_the_example_runs_as_printed():
     expected = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == expected
+
+
+def test_the_measured_part_is_what_the_record_says():
+    tool = ROOT / "tools" / "device" / "batched_page.py"
+    done = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
+from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 from shutil import which
@@ -166,9 +167,17 @@ def check(out):
     return not errors and all(c["exit"] == 0 for c in record["checks"].values())
 
 
+def source():
+    """Digest of the room's files: what was measured."""
+    digest = sha256()
+    for file in sorted(plans.FOLDER.glob("*.[cp]*")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def measure(out, dry, deadline):
     bench = DryBench() if dry else Bench()
-    record = {"phase": "time", "device": bench.device(), "sections": {}}
+    record = {"phase": "time", "device": bench.device(), "source": source(), "sections": {}}
     jobs = [] if dry else builds()
     if jobs and not compile_one(jobs[-1]).get("cached"):  # the check phase ran elsewhere
         build_all(jobs)

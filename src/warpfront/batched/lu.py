@@ -15,7 +15,7 @@ def lu_solve_batched(a: Any, b: Any, out: Any = None) -> LUBatch:
 
     One thread to a system on the GPU, any ``n`` and ``nrhs``; never rerouted to another kernel. NumPy arrays are
     solved by the CPU twin, sixteen systems side by side. Both give the same bits, whatever the batch and the
-    position in it. Each matrix is scaled by the power of two nearest its largest |entry| (exact) and U
+    position in it. Each matrix is scaled by the power of two nearest its largest entry (exact) and U
     scaled back; of equal candidates the lowest row wins; products and sums are rounded separately,
     so a matrix that is singular in exact elimination on one device is so on all (Golub and Van Loan, 4th
     ed., algorithm 3.4.1).
