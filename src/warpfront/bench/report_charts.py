@@ -205,10 +205,10 @@ def bars(title: str, found: Sequence[Bar]) -> str:
     line, left = 22, 250
     height = TOP + line * len(found) + 30
     reach = max(1.5, *(max(bar.factor, 1 / bar.factor) for bar in found)) * 1.1
-    width = WIDTH - left - 70
+    width = WIDTH - left - 90
 
     def at(value: float) -> float:
-        return left + width * (math.log(value) / math.log(reach) + 1) / 2
+        return left + 40 + width * (math.log(value) / math.log(reach) + 1) / 2
 
     parts = [f'<path class="axis" d="M{at(1):.1f} {TOP}V{height - 24}"/>']
     for k, bar in enumerate(found):

@@ -254,7 +254,12 @@ def _against(entries: Sequence[Entry]) -> str:
             factor = theirs / e.found.median
             text = f"{e.says}; {peer}: {duration(theirs)}"
             key = (e.record.device, e.record.name, e.row.operation)
-            groups.setdefault(key, []).append(Bar(f"{e.row.case} ({peer})", factor, text, e.link))
+            # Rows of one name differ in their type.
+            same = [
+                one for one in e.record.rows if (one.case, one.operation) == (e.row.case, e.row.operation)
+            ]
+            label = f"{e.row.case}, {e.row.dtype}" if len(same) > 1 else e.row.case
+            groups.setdefault(key, []).append(Bar(f"{label} ({peer})", factor, text, e.link))
     parts = []
     for (device, name, operation), found in groups.items():
         title = f"{name}, {operation}, {device}: how many times faster than the fastest right peer"
