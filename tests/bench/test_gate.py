@@ -143,11 +143,19 @@ def test_other_machines_and_other_problems_never_pass():
     assert gate.gate(base, of({"ours": measured([1e-3])}, fingerprint=gpu)).exit_code == 3
     row = base.rows[0]
     assert gate.gate(base, replace(base, rows=[replace(row, seed=1)])).exit_code == 3
+    assert gate.gate(base, replace(base, rows=[replace(row, dtype="float32")])).exit_code == 3
     assert gate.gate(base, replace(base, rows=[])).exit_code == 3
     assert gate.gate(replace(base, rows=[]), base).exit_code == 3
     device = {"ours": measured([1e-3] * 15)}
     device["ours"] = replace(device["ours"], clock="device")
     assert gate.gate(base, of(device)).exit_code == 3
+
+
+def test_rows_of_one_name_are_told_apart_by_their_type():
+    quick, slow = ({"ours": measured([t] * 15)} for t in (1e-3, 2e-3))
+    base = of(quick)
+    both = replace(base, rows=[base.rows[0], replace(base.rows[0], dtype="float32", contenders=slow)])
+    assert gate.gate(both, both).verdict == "same"
 
 
 def test_an_output_that_is_no_longer_right_is_slow():

@@ -118,9 +118,9 @@ def gate(base: Record, new: Record) -> Outcome:
     if reasons:
         return Outcome(INCOMPARABLE, [], reasons)
     found: list[Finding] = []
-    latest = {(row.case, row.operation): row for row in new.rows}
+    latest = {(row.case, row.operation, row.dtype): row for row in new.rows}
     for row in base.rows:
-        other = latest.get((row.case, row.operation))
+        other = latest.get((row.case, row.operation, row.dtype))
         for name in row.ours:
             found.append(_row(row, other, name))
     order = (SLOW, INCOMPARABLE, AMBIGUOUS)
@@ -138,7 +138,7 @@ def _row(base: Row, new: Row | None, name: str) -> Finding:
 
     if new is None:
         return finding(INCOMPARABLE, "the new record has no such row")
-    for part in ("shapes", "dtype", "distribution", "seed"):
+    for part in ("shapes", "distribution", "seed"):
         if getattr(base, part) != getattr(new, part):
             return finding(INCOMPARABLE, f"{part} is {getattr(base, part)} and {getattr(new, part)}")
     before, after = base.contenders[name], new.contenders.get(name)

@@ -298,7 +298,7 @@ def _history(groups: dict[tuple[str, str], list[Record]]) -> str:
                     found = row.contenders[who]
                     if found.status == "ok" and found.median:
                         text = f"{row.case}, {row.operation}: {duration(found.median)}, {record.created}"
-                        points = series.setdefault(f"{row.case}, {row.operation}", [])
+                        points = series.setdefault(f"{row.case}, {row.operation}, {row.dtype}", [])
                         points.append(Point(k + 1, found.median, text, "history"))
         title = f"{name}, {device}: our time in each record"
         labels = [f"{k + 1}: {record.created}" for k, record in enumerate(records)]
