@@ -294,12 +294,14 @@ class _Launches:
         last = self.add("assemble", 128, 0, items, after, level)
         widest = int(self.fronts["width"][group].max())
         tile_bytes = 2 * 2 * 32 * 68 * self.itemsize
-        for begin in range(0, widest, self.chunk):
+        # One chunk where it does; beyond that, narrower ones leave more of the work to tiles.
+        chunk = self.chunk if widest <= self.chunk else max(TILE, self.chunk // 2)
+        for begin in range(0, widest, chunk):
             live = [s for s in group if self.fronts["width"][s] > begin]
-            columns = min(self.chunk, widest - begin)
-            items = self.strip_items(live, begin)
+            columns = min(chunk, widest - begin)
+            items = self.strip_items(live, begin, chunk)
             last = self.add("strips", 256, strip_bytes(columns, self.itemsize), items, {last}, level)
-            end = begin + self.chunk
+            end = begin + chunk
             items = [
                 item
                 for s in live
@@ -337,13 +339,13 @@ class _Launches:
             ]
         return items
 
-    def strip_items(self, live: list[int], begin: int) -> Rows:
+    def strip_items(self, live: list[int], begin: int, chunk: int) -> Rows:
         """Diagonal strips of all fronts first: a strip waits for smaller block indices only."""
         diagonal: list[tuple[int, tuple[int, ...]]] = []
         rest: Rows = []
         for s in live:
             width, rows = int(self.fronts["width"][s]), int(self.fronts["rows"][s])
-            end = min(width, begin + self.chunk)
+            end = min(width, begin + chunk)
             blocks = -(-(end - begin) // PANEL)
             for i in range(blocks):
                 row = begin + i * PANEL
