@@ -1,9 +1,10 @@
 """How threads share work without a lock: tickets for subtrees, a job word for the tiles of one front.
 
 ``sync`` is an int64 array whose used words lie one cache line (8 words) apart. A job's parameters are plain words
-written before the job word is released; a tile is taken by compare-and-swap on ``epoch << 32 | next tile``, so a thread
-that read the parameters of an old job can never take a tile of a new one. Nothing waits for a thread that has not
-started: whoever is there takes the remaining tiles.
+written before the job word is released; a tile is taken by compare-and-swap on the job word, which holds ``epoch``,
+number of tiles and next tile, so nothing but this word decides whether there is a tile to take. Parameters are read
+after a tile is taken and not before: from then until the tile is counted as done nobody writes them. Nothing waits for
+a thread that has not started: whoever is there takes the remaining tiles.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ PARAMETERS = 64  # kind, node, k0, k1, tiles, owner, child, span
 ROOT_OVER = 80
 WORDS = 96
 CLOSED = -1
+TILE_BITS = 21
+TILE_MASK = (1 << TILE_BITS) - 1
+EPOCH_MASK = (1 << 20) - 1
 
 
 class Job(NamedTuple):
@@ -74,7 +78,7 @@ class Job(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def read_job(sync):
-    """Return the parameters of the open job."""
+    """Return the parameters of the open job; only for a thread that holds one of its tiles."""
     p = PARAMETERS
     return Job(
         sync[p], sync[p + 1], sync[p + 2], sync[p + 3], sync[p + 4], sync[p + 5], sync[p + 6], sync[p + 7]
@@ -88,8 +92,8 @@ def open_job(sync, job):
     sync[p], sync[p + 1], sync[p + 2], sync[p + 3] = job.kind, job.node, job.k0, job.k1
     sync[p + 4], sync[p + 5], sync[p + 6], sync[p + 7] = job.tiles, job.owner, job.child, job.span
     sync[TILES_DONE] = 0
-    epoch = (load_acquire(sync, JOB) >> 32) + 1
-    store_release(sync, JOB, epoch << 32)
+    epoch = ((load_acquire(sync, JOB) >> (2 * TILE_BITS)) + 1) & EPOCH_MASK
+    store_release(sync, JOB, (epoch << (2 * TILE_BITS)) | (job.tiles << TILE_BITS))
 
 
 @njit(cache=True, nogil=True)
@@ -99,8 +103,8 @@ def take_tile(sync):
         word = load_acquire(sync, JOB)
         if word == CLOSED:
             return -2
-        tile = word & 0xFFFFFFFF
-        if (word >> 32) == 0 or tile >= sync[PARAMETERS + 4]:
+        tile = word & TILE_MASK
+        if tile >= (word >> TILE_BITS) & TILE_MASK:
             return -1
         if atomic_cas(sync, JOB, word, word + 1):
             return tile

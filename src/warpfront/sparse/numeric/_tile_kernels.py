@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from numba.extending import overload
 
-from warpfront.backend._intrinsics import atomic_cas, load_acquire, relax, trsm_rltn, view
+from warpfront.backend._intrinsics import relax, trsm_rltn, view
 from warpfront.backend.jit import njit
 from warpfront.sparse.numeric._assembly_kernels import add_block_columns
 from warpfront.sparse.numeric._dense_kernels import TILE, update
@@ -33,8 +33,6 @@ from warpfront.sparse.numeric._layout import (
 from warpfront.sparse.numeric._ldlt_kernels import scale_by_d
 from warpfront.sparse.numeric._lu_tile_kernels import grid_of, run_lu_tile
 from warpfront.sparse.numeric._team_kernels import (
-    CLOSED,
-    JOB,
     open_job,
     read_job,
     take_tile,
@@ -214,13 +212,11 @@ def help_out(rule, state, tid):
     """A thread other than 0 in the trunk: take tiles until the team is closed."""
     sync = state.sync
     while True:
-        word = load_acquire(sync, JOB)
-        if word == CLOSED:
+        tile = take_tile(sync)
+        if tile == -2:
             return
-        job = read_job(sync)
-        tile = word & 0xFFFFFFFF
-        if (word >> 32) > 0 and tile < job.tiles and atomic_cas(sync, JOB, word, word + 1):
-            _run_tile(rule, state, tid, job, tile)
+        if tile >= 0:
+            _run_tile(rule, state, tid, read_job(sync), tile)
             tile_done(sync)
         else:
             relax()
