@@ -83,6 +83,20 @@ def pipeline(record: Record) -> list[str]:
     return lines
 
 
+def crossover(record: Record) -> list[str]:
+    """NumPy in, NumPy out, by size."""
+    names = list(dict.fromkeys(name for row in record.rows for name in row.ours))
+    lines = [
+        "NumPy in and NumPy out, both copies counted, milliseconds; `auto` goes through the GPU from 65,536 pixels:",
+        "",
+    ]
+    lines += [f"| pixels | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for row in record.rows:
+        cells = [f"{1e3 * (_median(row, name) or 0):.2f}" for name in names]
+        lines.append(f"| {row.case} | {' | '.join(cells)} |")
+    return lines
+
+
 def measured(root: Path) -> str:
     """Return the text between the marks: every device's records, ``edges``, ``edges_stages``, ``edges_pipeline``."""
     parts: list[str] = []
@@ -96,7 +110,7 @@ def measured(root: Path) -> str:
     return "\n".join(parts or ["GPU figures are not measured yet.", ""])
 
 
-MAKERS = {"edges": steps, "edges_stages": stages, "edges_pipeline": pipeline}
+MAKERS = {"edges": steps, "edges_stages": stages, "edges_pipeline": pipeline, "edges_crossover": crossover}
 
 
 def page(root: Path) -> str:

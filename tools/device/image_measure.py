@@ -317,21 +317,39 @@ def crossover(out, dry):
         return
     from warpfront.image import edges
 
-    everyone, rows = str(threads()), []
+    from warpfront.bench.collect import collected, gpu_record
+    from warpfront.bench.record import Row, write
+
+    everyone, found, rows = str(threads()), [], []
     for side in (64, 128, 256, 512, 1024, 2048, 4096, 8192):
         image = np.random.default_rng(side).integers(0, 256, (side, side, 3), np.uint8)
         target = np.empty((side, side), np.uint8)
         ways = [(device, count) for count in (everyone, "2") for device in ("cpu", "cuda")]
-        times = {f"{device} {count}": [] for device, count in ways}
+        times = {f"{device}, {count} threads": [] for device, count in ways}
         for k in range(11):
             for device, count in ways:
                 os.environ["WARPFRONT_THREADS"] = count
                 begin = perf_counter()
                 edges(image, sigma=1.1, taps=5, out=target, device=device)
                 if k >= 2:
-                    times[f"{device} {count}"].append(perf_counter() - begin)
-        rows.append({"side": side, **{name: [1e3 * s for s in t] for name, t in times.items()}})
-        save(out, "crossover", {"rows_ms": rows})
+                    times[f"{device}, {count} threads"].append(perf_counter() - begin)
+        found.append({"side": side, **{name: [1e3 * s for s in t] for name, t in times.items()}})
+        contenders = {name: collected(t, clock="wall", bytes=4.0 * side * side) for name, t in times.items()}
+        shapes = {"height": side, "width": side, "taps": 5}
+        rows.append(
+            Row(
+                f"{side} x {side}",
+                "edges, NumPy to NumPy",
+                shapes,
+                "uint8",
+                "random bits",
+                side,
+                list(times),
+                contenders,
+            )
+        )
+        save(out, "crossover", {"rows_ms": found})
+    write(gpu_record("edges_crossover", rows, {"rounds": 9}), out / "edges_crossover.json")
 
 
 def threads():
