@@ -63,7 +63,7 @@ def kernel_table(record):
 
 def call_table(record):
     lines = [
-        "| method | n, nrhs | batch | serial | warp | packed | packed, torch tensors | torch | CuPy | fastest peer / best of ours |",
+        "| method | n, nrhs | batch | serial | warp | packed | packed, torch tensors | torch | CuPy | peer / ours |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in record["sections"]["calls"]["rows"]:
@@ -94,16 +94,16 @@ def section():
     failed = ", ".join(name for name, result in checks.items() if result["exit"] != 0)
     return [
         f"On one {gpu.get('model', 'NVIDIA H200')}; source `{record['source']}`; record",
-        f"`{RECORD.relative_to(ROOT)}`, every sample in it. A device copy moved {rate:.2f} TB/s (read and write) in the same run.",
+        f"`{RECORD.relative_to(ROOT)}`, every sample in it. A device copy moved {rate:.2f} TB/s in the same run.",
         f"Device suite and sanitizers: passed {passed}; failed {failed or 'none'}.",
         "",
-        "Kernel time at 65,536 systems, microseconds, medians; every output of ours was verified in FP64 (residual, factors) and",
-        "has the bits of the serial baseline:",
+        "Kernel time at 65,536 systems, microseconds, medians; every output of ours was verified in FP64 (residual,",
+        "factors) and has the bits of the serial baseline:",
         "",
         *kernel_table(record),
         "",
-        "Whole calls with a synchronisation, float32, microseconds, medians: outputs allocated, work queued and waited for. Values",
-        "below 1 in the last column are where a peer was faster:",
+        "Whole calls with a synchronisation, float32, microseconds, medians: outputs allocated, work queued and waited",
+        "for. Below 1 in the last column the fastest peer was ahead of the better of warp and packed:",
         "",
         *call_table(record),
     ]

@@ -16,7 +16,16 @@ import math
 import numpy as np
 
 from warpfront.backend.jit import njit
-from warpfront.batched._lanes_kernels import LANES, divide, gap, greatest, multiply, search, subtract
+from warpfront.batched._lanes_kernels import (
+    LANES,
+    divide,
+    gap,
+    greatest,
+    multiply,
+    search,
+    subtract,
+    turn,
+)
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 NON_FINITE_INPUT, NOT_SYMMETRIC, NON_FINITE_INTERMEDIATE = np.int32(-1), np.int32(-2), np.int32(-3)
@@ -26,9 +35,14 @@ OK = np.int32(0)
 @njit(cache=True, nogil=True, error_model="numpy")
 def interleave(src, first, present, count, work):
     """Copy ``count`` elements of ``present`` systems from ``first`` on into lanes; zeros in the others."""
+    start = ZERO
+    if present == LANES:
+        start = count - count % LANES
+        for e in range(ZERO, start, LANES):
+            turn(work, e * LANES, LANES, src, first * count + e, count)
     for t in range(ZERO, present):
         at = (first + t) * count
-        for e in range(ZERO, count):
+        for e in range(start, count):
             work[e * LANES + t] = src[at + e]
     for t in range(present, LANES):
         for e in range(ZERO, count):
@@ -38,10 +52,15 @@ def interleave(src, first, present, count, work):
 @njit(cache=True, nogil=True, error_model="numpy")
 def separate(work, first, present, count, status, dst):
     """Copy lanes back to systems; zeros for a system whose status is not 0."""
+    start = ZERO
+    if present == LANES:
+        start = count - count % LANES
+        for e in range(ZERO, start, LANES):
+            turn(dst, first * count + e, count, work, e * LANES, LANES)
     for t in range(ZERO, present):
         at = (first + t) * count
         if status[t] == OK:
-            for e in range(ZERO, count):
+            for e in range(start, count):
                 dst[at + e] = work[e * LANES + t]
         else:
             for e in range(ZERO, count):

@@ -19,7 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "divide", "gap", "greatest", "multiply", "search", "subtract"]
+__all__ = ["LANES", "divide", "gap", "greatest", "multiply", "search", "subtract", "turn"]
 
 LANES = np.uint64(16)
 _WIDTH = 16
@@ -196,3 +196,37 @@ def search(typing, best, rows, src, at, step, first, count):
         return context.get_dummy_value()
 
     return types.void(best, rows, src, at, step, first, count), code
+
+
+def _exchange_masks(distance: int) -> tuple[Any, Any]:
+    """Shuffles of one stage of a transpose: of two rows ``distance`` apart, which of 32 elements each becomes."""
+    low = [c if not c & distance else _WIDTH + c - distance for c in range(_WIDTH)]
+    high = [c + distance if not c & distance else _WIDTH + c for c in range(_WIDTH)]
+    kind = ir.VectorType(ir.IntType(32), _WIDTH)
+    return ir.Constant(kind, low), ir.Constant(kind, high)
+
+
+@intrinsic
+def turn(typing, dst, at, step, src, begin, src_step):
+    """``dst[at + q * step + p] = src[begin + p * src_step + q]`` for p, q < LANES: a square block, transposed.
+
+    log2(LANES) stages of pairwise shuffles, in registers.
+    """
+
+    def code(context, builder, signature, values):
+        strips = _Strips(context, builder, signature, values)
+        _, at, step, _, begin, src_step = values
+        index = [ir.Constant(ir.IntType(64), k) for k in range(_WIDTH)]
+        rows = [strips.load(3, _moved(builder, begin, src_step, k)) for k in index]
+        for distance in (8, 4, 2, 1):
+            low, high = _exchange_masks(distance)
+            for k in range(_WIDTH):
+                if not k & distance:
+                    first, second = rows[k], rows[k + distance]
+                    rows[k] = builder.shuffle_vector(first, second, low)
+                    rows[k + distance] = builder.shuffle_vector(first, second, high)
+        for k, row in zip(index, rows, strict=True):
+            strips.store(0, _moved(builder, at, step, k), row)
+        return context.get_dummy_value()
+
+    return types.void(dst, at, step, src, begin, src_step), code
