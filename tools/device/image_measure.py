@@ -315,10 +315,9 @@ def crossover(out, dry):
     """NumPy in, NumPy out: the CPU against the GPU with both copies, by size, with all threads and with two."""
     if dry:
         return
-    from warpfront.image import edges
-
     from warpfront.bench.collect import collected, gpu_record
     from warpfront.bench.record import Row, write
+    from warpfront.image import edges
 
     everyone, found, rows = str(threads()), [], []
     for side in (64, 128, 256, 512, 1024, 2048, 4096, 8192):
