@@ -58,8 +58,8 @@ class Simt:
     """The kernel sources under the SIMT runner, launched as planned."""
 
     schedules = 2
-    # (n, nrhs) of the tests below: one build instead of one each.
-    SIZES = sorted(
+    # (n, nrhs) of the tests: one build instead of one each. A test with other sizes sets its own.
+    sizes = sorted(
         {(n, r) for _, n, r in SHAPES}
         | {(1, 2), (2, 1), (2, 2), (3, 1), (5, 0), (5, 2), (8, 1), (8, 2), (8, 3), (17, 1), (17, 2)}
     )
@@ -70,7 +70,7 @@ class Simt:
         batch, n, nrhs = b.shape
         made = plans.plan(plans.BatchedProblem(method, n, nrhs, batch, a.dtype.name), variant)
         together = [
-            plans.plan(plans.BatchedProblem(method, *size, 1, a.dtype.name), variant) for size in self.SIZES
+            plans.plan(plans.BatchedProblem(method, *size, 1, a.dtype.name), variant) for size in self.sizes
         ]
         names = [p.expression for p in together if p.source == made.source]
         x, factor, *rest = poisoned(method, a, b)

@@ -165,6 +165,7 @@ def test_factors_multiply_to_the_matrix(backend):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_size(backend, method, variant, n):
     """Every n with every nrhs: race-free under the runner, bits of the recurrence everywhere."""
+    backend.sizes = [(n, nrhs) for nrhs in range(1, 9)]
     for nrhs in range(1, 9):
         for dtype in DTYPES if nrhs in (1, 8) else DTYPES[:1]:
             batch = 3 if n > 8 else 9
