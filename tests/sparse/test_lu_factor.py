@@ -87,6 +87,7 @@ def test_cudss_names_of_an_lu():
         ({"permc_spec": "COLAMD"}, NotSupportedError), ({"relax": 1}, NotSupportedError),
         ({"panel_size": 4}, NotSupportedError), ({"options": {"Equil": True}}, NotSupportedError),
         ({"diag_pivot_thresh": 2.0}, InvalidValueError), ({"pivot_threshold": 1.5}, InvalidValueError),
+        ({"structure": "S"}, InvalidValueError),
     ],
 )  # fmt: skip
 def test_tuning_of_superlu_is_refused_not_ignored(options, error):
@@ -165,14 +166,21 @@ def test_diagonal_shift():
         DirectSolver(saddle(4)).factorize().refactorize(saddle(4), diagonal_shift=(1.0, 1.0))
 
 
-def test_phases_by_name():
-    a = convection(9)
-    solver = DirectSolver(a, ir_n_steps=0)
-    b = np.random.default_rng(0).standard_normal(81)
-    x = np.empty(81)
+@pytest.mark.parametrize("kind", ["dense", "blocks", "triangular"])
+def test_phases_by_name(kind):
+    a = sp.csr_array(GENERAL[kind](np.random.default_rng(2), 60, "float64"))
+    solver = DirectSolver(a, structure="G", ir_n_steps=0)
+    b = np.random.default_rng(0).standard_normal(60)
+    x = np.empty(60)
     solver.execute("analysis|factorization")
+    assert (solver.report.analysis.n_blocks > 1) == (kind != "dense")
     solver.execute("solve_fwd_perm|solve_fwd|solve_diag|solve_bwd|solve_bwd_perm", x, b)
     assert np.array_equal(x, solver.solve(b))
+    y = np.empty(60)
+    solver.execute("solve_fwd_perm", y, b)
+    for part in ("solve_fwd", "solve_diag", "solve_bwd", "solve_bwd_perm"):
+        solver.execute(part, y, y)
+    assert np.array_equal(y, x)
 
 
 @pytest.mark.parametrize("lower", [True, False])

@@ -49,6 +49,8 @@ def splu(
     SingularMatrixError
         With the first column that has no pivot; the message names rows and columns.
     """
+    if "structure" in parameters:
+        raise InvalidValueError("splu is LU, structure 'G'; cholesky and ldlt factor symmetric matrices")
     if permc_spec is not None:
         if permc_spec != "NATURAL":
             raise NotSupportedError(

@@ -105,7 +105,8 @@ class Sweeper:
     def apply(self, parts: int, x: NDArray[Any], y: NDArray[Any], trans: str = "N") -> None:
         """Sweep from the permuted vector ``x`` to ``y``: 1 forward, 2 diagonal, 4 backward, or a sum of these.
 
-        Without a forward part ``y`` is both read and written.
+        Without a forward part ``y`` is both read and written. Diagonal blocks are solved one after the other, so
+        where there are several the forward part hands ``x`` on and the backward part does all.
         """
         from warpfront.sparse.solve._sweep_kernels import SWEEP_WORDS, sweep
 
@@ -118,10 +119,14 @@ class Sweeper:
         if general is not None and general.n_blocks > 1:
             from warpfront.sparse.solve._block_kernels import solve_blocks
 
-            solve_blocks(
-                symbolic.plan.node_ptr, sides, general.blocks, general.coupling,
-                self.factor.state.values, int(trans != "N"), x, y, owed, self._scratch,
-            )  # fmt: skip
+            source = x if parts & FORWARD else y.copy()
+            if parts & BACKWARD:
+                solve_blocks(
+                    symbolic.plan.node_ptr, sides, general.blocks, general.coupling,
+                    self.factor.state.values, int(trans != "N"), source, y, owed, self._scratch,
+                )  # fmt: skip
+            else:
+                y[:] = source
             return
         sync = np.zeros(SWEEP_WORDS, np.int64)
         stored, places = self._stored, self._stored_ptr
