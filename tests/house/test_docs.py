@@ -40,7 +40,7 @@ def resolves(entry):
         return symbol in defined_in_python(text)
     code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
     return (
-        re.search(rf"(?:#define\s+|struct\s+|class\s+|[\w>&*]\s+[&*]*){re.escape(symbol)}\b", code)
+        re.search(rf"(?:#define\s+|struct\s+|class\s+|[\w>&*)]\s+[&*]*){re.escape(symbol)}\b", code)
         is not None
     )
 

@@ -29,88 +29,74 @@ def matrices():
     return {"lap3d_64": laplacian(64, 3), "lap2d_300": laplacian(300, 2), "power law": power}
 
 
-def figures(out):
-    """Time matvec by device events, graph replay, cold L2; a ceiling is the copy of as many bytes."""
+def ours(A, x, sets):
+    """Calls and results of each storage that takes the matrix."""
+    import cupy
+
+    from warpfront.sparse._product_cuda import _OnDevice
+    from warpfront.sparse.products import SparseOperator
+
+    calls, results = {}, {}
+    for storage in ("csr", "ell"):
+        try:
+            held = [_OnDevice(SparseOperator(A, storage, "cuda"), np.dtype("float64")) for _ in range(sets)]
+        except ValueError as error:
+            print(f"{storage}: {error}", flush=True)
+            continue
+        xs, ys = [cupy.asarray(x) for _ in range(sets)], [cupy.empty(len(x)) for _ in range(sets)]
+        calls[f"warpfront {storage}"] = [
+            lambda stream, m=m, x=x, y=y: m.times_vector(x, y) for m, x, y in zip(held, xs, ys, strict=True)
+        ]
+        results[f"warpfront {storage}"] = ys[0]
+    return calls, results
+
+
+def peers(A, x, sets, moved):
+    """CuSPARSE, and the copy of as many bytes."""
     import cupy
     import cupyx.scipy.sparse as csp
     from cupyx import cusparse
 
+    parts = [(cupy.asarray(A.data), cupy.asarray(A.indices), cupy.asarray(A.indptr)) for _ in range(sets)]
+    held = [csp.csr_matrix(part, shape=A.shape) for part in parts]
+    xs, ys = [cupy.asarray(x) for _ in range(sets)], [cupy.empty(len(x)) for _ in range(sets)]
+    pairs = [(cupy.empty(moved // 16), cupy.empty(moved // 16)) for _ in range(sets)]
+    return {
+        "copy": [lambda stream, a=a, b=b: cupy.copyto(a, b) for a, b in pairs],
+        "cusparse": [
+            lambda stream, m=m, x=x, y=y: cusparse.spmv(m, x, y) for m, x, y in zip(held, xs, ys, strict=True)
+        ],
+    }
+
+
+def figures(out):
+    """Time matvec by device events, graph replay, cold L2; a ceiling is the copy of as many bytes."""
+    import cupy
+
     from warpfront.bench.gpu import buffer_sets, time_interleaved
-    from warpfront.sparse._product_cuda import _OnDevice
-    from warpfront.sparse.products import SparseOperator
 
     rows = []
     for name, A in matrices().items():
         n = A.shape[0]
-        x_host = np.random.default_rng(1).standard_normal(n)
+        x = np.random.default_rng(1).standard_normal(n)
         moved = A.nnz * 12 + 8 * (n + 1) + 16 * n
         sets = min(4, buffer_sets(moved))
-        contenders, checks = {}, {}
-        for storage in ("csr", "ell"):
-            try:
-                operators = [
-                    _OnDevice(SparseOperator(A, storage, "cuda"), np.dtype("float64")) for _ in range(sets)
-                ]
-            except ValueError as error:
-                print(f"{name} {storage}: {error}", flush=True)
-                continue
-            xs = [cupy.asarray(x_host) for _ in range(sets)]
-            ys = [cupy.empty(n) for _ in range(sets)]
-
-            def call(k, operators=operators, xs=xs, ys=ys):
-                return lambda stream: operators[k].times_vector(xs[k], ys[k])
-
-            contenders[f"warpfront {storage}"] = [call(k) for k in range(sets)]
-            checks[f"warpfront {storage}"] = ys
-        peers = [
-            csp.csr_matrix(
-                (cupy.asarray(A.data), cupy.asarray(A.indices), cupy.asarray(A.indptr)), shape=A.shape
-            )
-            for _ in range(sets)
-        ]
-        px, py = [cupy.asarray(x_host) for _ in range(sets)], [cupy.empty(n) for _ in range(sets)]
-
-        def peer(k, peers=peers, px=px, py=py):
-            return lambda stream: cusparse.spmv(peers[k], px[k], py[k])
-
-        sources = [cupy.empty(moved // 16) for _ in range(sets)]
-        targets = [cupy.empty(moved // 16) for _ in range(sets)]
-
-        def copy(k, sources=sources, targets=targets):
-            return lambda stream: cupy.copyto(targets[k], sources[k])
-
-        contenders["copy"] = [copy(k) for k in range(sets)]
-        found = {}
+        calls, results = ours(A, x, sets)
+        others, found = peers(A, x, sets, moved), {}
         try:
-            times = time_interleaved({**contenders, "cusparse": [peer(k) for k in range(sets)]}, samples=9)
+            times = time_interleaved({**calls, **others}, samples=9)
         except Exception as error:
-            print(f"{name}: cuSPARSE not captured: {type(error).__name__}: {error}"[:200], flush=True)
-            times = time_interleaved(contenders, samples=9)
+            print(f"{name}: {type(error).__name__}: {error}"[:200], flush=True)
+            others.pop("cusparse")
+            times = time_interleaved({**calls, **others}, samples=9)
             found["cusparse"] = refused("failed", "its launches could not be captured into a graph")
-        wanted = A @ x_host
-        bound = 1e-12 * (abs(A) @ np.abs(x_host)) + 1e-300
+        wanted, bound = A @ x, 1e-12 * (abs(A) @ np.abs(x)) + 1e-300
         for key, one in times.items():
-            right = key not in checks or bool((np.abs(cupy.asnumpy(checks[key][0]) - wanted) <= bound).all())
-            found[key] = collected(
-                one.seconds, bytes=moved, flops=2 * A.nnz, right=right, detail="" if right else "wrong"
-            )
-        ours = [key for key in found if key.startswith("warpfront")]
-        rows.append(
-            Row(
-                name,
-                "spmv",
-                {"n": n, "nnz": A.nnz},
-                "float64",
-                "see tools/device/products.py",
-                0,
-                ours,
-                found,
-                reference="copy",
-            )
-        )
-        print(
-            f"spmv {name}: "
-            + "  ".join(f"{k} {1e6 * v.median:.1f} us" for k, v in found.items() if v.median),
-            flush=True,
-        )
+            right = key not in results or bool((np.abs(cupy.asnumpy(results[key]) - wanted) <= bound).all())
+            detail = "" if right else "wrong"
+            found[key] = collected(one.seconds, bytes=moved, flops=2 * A.nnz, right=right, detail=detail)
+        shapes, what = {"n": n, "nnz": A.nnz}, "see tools/device/products.py"
+        rows.append(Row(name, "spmv", shapes, "float64", what, 0, list(calls), found, reference="copy"))
+        table = "  ".join(f"{key} {1e6 * v.median:.1f} us" for key, v in found.items() if v.median)
+        print(f"spmv {name}: {table}", flush=True)
         write(gpu_record("products_gpu", rows, {"samples": 9}), out / "products_gpu.json")

@@ -163,11 +163,12 @@ ROOMS: dict[str, Room] = {
     "linalg": Room(
         "linalg",
         {
-            "oracle": ("tests/dense/test_linalg.py", "-m", "not cuda and not simt"),
-            "simt": ("tests/dense/test_linalg.py", "-m", "simt"),
-            "cuda": ("tests/dense/test_linalg.py", "-m", "cuda"),
+            "oracle": ("tests/dense", "-k", "linalg", "-m", "not cuda and not simt"),
+            "simt": ("tests/dense", "-k", "lu_small or lu_block", "-m", "simt"),
+            "cuda": ("tests/dense", "-k", "linalg or lu_block", "-m", "cuda"),
         },
-        kernels="warpfront.dense._lu_small_cuda:instantiations",
+        kernels="warpfront.dense._lu_block_cuda:all_instantiations",
+        subset="warpfront.dense._lu_block_cuda:subset",
     ),
     "sparse_gpu": Room(
         "sparse_gpu",

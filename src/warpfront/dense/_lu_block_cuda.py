@@ -12,6 +12,7 @@ __all__ = [
     "SHAPES",
     "SOURCE",
     "BlockPlan",
+    "all_instantiations",
     "factor_blocks",
     "instantiations",
     "plan_block",
@@ -75,6 +76,13 @@ def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     names = [f"lu_block<{CUDA_TYPES[d]}, {r}, {w}>" for d, shapes in SHAPES.items() for r, w in shapes]
     names += [f"lu_exchange<{kind}>" for kind in CUDA_TYPES.values()]
     return [(SOURCE, (*names, "lu_order"), 75)]
+
+
+def all_instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
+    """Return those of small orders too: what the room's build suite compiles."""
+    from warpfront.dense import _lu_small_cuda as small
+
+    return [*instantiations(), *small.instantiations()]
 
 
 def subset() -> list[tuple[Path, tuple[str, ...], int]]:
