@@ -154,7 +154,7 @@ def price(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PartialSums:
     """What one part of a run adds to the sums; a few numbers, which may be pickled and sent.
 
