@@ -97,10 +97,15 @@ def pixels_of(
     InvalidValueError
         The shape does not fit the layout, or an axis is empty.
     """
-    if layout not in LAYOUTS:
+    if not isinstance(layout, str) or layout not in LAYOUTS:
         raise InvalidValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
-    if order not in ORDERS:
+    if not isinstance(order, str) or order not in ORDERS:
         raise InvalidValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+    return _pixels(shape, strides, layout, order)
+
+
+@lru_cache(maxsize=1024)
+def _pixels(shape: tuple[int, ...], strides: tuple[int, ...], layout: str, order: str) -> Pixels | None:
     h, w, c, n = _axes(shape, layout)
     if 0 in shape:
         raise InvalidValueError(f"an image must have at least one pixel, got shape {shape}")

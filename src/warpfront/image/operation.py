@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from warpfront.errors import InvalidValueError
-from warpfront.image.weights import gaussian_weights, trimmed_radius
+from warpfront.image.weights import MAX_TAPS, gaussian_weights, trimmed_radius
 
 __all__ = ["BORDERS", "NORMS", "Operation", "operation"]
 
 # In the order of the kernels' codes.
 BORDERS = ("clamp", "reflect", "reflect101", "wrap", "zero")
 NORMS = ("l1", "l2")
+NO_BLUR = object()
 IDENTITY: tuple[int, ...] = (256,)
 
 
@@ -52,8 +54,8 @@ class Operation:
 def operation(
     stage: str,
     *,
-    sigma: float | None = None,
-    taps: int | None = None,
+    sigma: Any = NO_BLUR,
+    taps: Any = None,
     border: str = "reflect101",
     threshold: Any = None,
     norm: str = "l1",
@@ -64,7 +66,7 @@ def operation(
     ----------
     stage : str
     sigma : float, optional
-        ``None``: no blur.
+        Left out: no blur.
     taps, border, threshold, norm
         As `warpfront.image.edges`.
 
@@ -73,20 +75,33 @@ def operation(
     InvalidValueError
         An option has a value that is not offered; the message lists those that are.
     """
-    if border not in BORDERS:
+    if not isinstance(border, str) or border not in BORDERS:
         raise InvalidValueError(
             f"border must be one of {', '.join(BORDERS)}, got {border!r} "
             "(numpy's and torch's reflect is reflect101, numpy's symmetric is reflect)"
         )
-    if norm not in NORMS:
+    if not isinstance(norm, str) or norm not in NORMS:
         raise InvalidValueError(f"norm must be l1 or l2, got {norm!r}")
+    try:
+        width = None if sigma is NO_BLUR else float(sigma)
+    except (TypeError, ValueError):
+        raise InvalidValueError(f"sigma must be a finite number of pixels, got {sigma!r}") from None
+    if taps is not None and (isinstance(taps, bool) or not hasattr(taps, "__index__")):
+        raise InvalidValueError(f"taps must be an odd number from 1 to {MAX_TAPS}, got {taps!r}")
+    count = None if taps is None else int(taps)
+    return _operation(stage, width, count, border, _level(threshold), norm)
+
+
+@lru_cache(maxsize=256)
+def _operation(
+    stage: str, sigma: float | None, taps: int | None, border: str, level: int, norm: str
+) -> Operation:
     weights = IDENTITY
     if sigma is not None:
-        weights = gaussian_weights(float(sigma), taps)
-        radius = trimmed_radius(weights)
-        middle = len(weights) // 2
+        weights = gaussian_weights(sigma, taps)
+        radius, middle = trimmed_radius(weights), len(weights) // 2
         weights = weights[middle - radius : middle + radius + 1]
-    return Operation(stage, weights, border, _level(threshold), norm)
+    return Operation(stage, weights, border, level, norm)
 
 
 def _level(threshold: Any) -> int:

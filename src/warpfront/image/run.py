@@ -137,7 +137,8 @@ def _one(
     if any(arrays.is_device_array(target) for target in _several(out)):
         raise InvalidValueError("the image is in host memory and out in device memory: give both in one")
     host = np.asarray(image)
-    check_type(str(host.dtype))
+    if host.dtype != np.uint8:  # the common case costs nothing
+        check_type(str(host.dtype))
     pixels = pixels_of(host.shape, host.strides, layout, order)
     if pixels is None:
         host = np.ascontiguousarray(host)
@@ -147,7 +148,7 @@ def _one(
     have = capability.probe(0) if capability.missing() is None else None
     chosen = choice(problem, device, path, have).path
     targets = _host_targets(operation, pixels, out)
-    for target in targets:
+    for target in targets if out is not None else ():
         if _overlap(_extent_of(host), _extent_of(target)):
             raise InvalidValueError(
                 "out overlaps the image; every pixel is read several times, so give new memory"

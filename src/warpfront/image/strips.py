@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -58,8 +59,9 @@ def run(
         Written: one uint8 output, or for ``"sobel"`` two int16 arrays ``(n, h, w)`` without `Pixels`.
     """
     pixels = image[1]
-    tasks = list(_tasks(operation, image, outputs))
-    threads = min(settings.threads(), len(tasks), max(1, pixels.size // _THREAD_PIXELS))
+    most = settings.threads()
+    tasks = list(_tasks(operation, image, outputs, most))
+    threads = min(most, len(tasks), max(1, pixels.size // _THREAD_PIXELS))
     counter = count()
 
     def body(_: int) -> None:
@@ -74,6 +76,7 @@ def _tasks(
     operation: Operation,
     image: tuple[NDArray[np.uint8], Pixels],
     outputs: tuple[tuple[NDArray[Any], Pixels | None], ...],
+    threads: int,
 ) -> Iterator[tuple[Callable[..., None], tuple[Any, ...]]]:
     from warpfront.image import _edges_cpu as kernels
 
@@ -81,11 +84,11 @@ def _tasks(
     flat = Memory.of(array, pixels)
     target, out_pixels = outputs[0]
     out = Memory.of(target, out_pixels, writable=True) if out_pixels is not None else None
-    weights = np.array(operation.weights[: operation.radius + 1], np.uint32)
+    weights = _weights(operation)
     # Several strips a thread, so that one that is held up does not hold up the rest; few for small images, because a
     # strip computes the rows around it again.
     each = 4 if pixels.size >= _LARGE_PIXELS else 2
-    share = pixels.size // (each * settings.threads() * pixels.width)
+    share = pixels.size // (each * threads * pixels.width)
     rows = min(max(share, _STRIP_ROWS[0]), _STRIP_ROWS[1])
     for k in range(pixels.batch):
         geometry = _geometry(operation, pixels, out_pixels, k)
@@ -100,6 +103,11 @@ def _tasks(
                 for x in range(0, pixels.width, _BLOCK_COLUMNS):
                     columns = (x, min(x + _BLOCK_COLUMNS, pixels.width))
                     yield kernel, (flat, out, geometry, weights, *span, *columns)
+
+
+@lru_cache(maxsize=256)
+def _weights(operation: Operation) -> NDArray[np.uint32]:
+    return np.array(operation.weights[: operation.radius + 1], np.uint32)
 
 
 def _geometry(operation: Operation, pixels: Pixels, out: Pixels | None, k: int) -> NDArray[np.int64]:
