@@ -1,6 +1,5 @@
 """The sparse benchmark on tiny systems, with the command line; peers that are absent are named."""
 
-
 import numpy as np
 import pytest
 from scipy import sparse

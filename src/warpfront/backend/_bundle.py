@@ -37,7 +37,7 @@ class _BundleModel(models.OpaqueModel):  # type: ignore[misc]
 class _BundleAttributes(AttributeTemplate):  # type: ignore[misc]
     key = Bundle
 
-    def generic_resolve(self, typ: Any, name: str) -> Any:
+    def generic_resolve(self, typ: Any, name: str) -> Any:  # type: ignore[override]
         """Type of a field; None for what is not one."""
         names = typ.fields.fields
         return typ.fields.types[names.index(name)] if name in names else None

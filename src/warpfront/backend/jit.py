@@ -71,7 +71,8 @@ def is_compiled(module: str) -> bool:
     """Tell whether the cache holds compiled code of an imported kernel module, as its sources are now."""
     import numba
 
-    return any(Path(_folder(module, numba.config.CACHE_DIR)).glob("**/*.nbi"))
+    folder = _folder(module, numba.config.CACHE_DIR)  # type: ignore[attr-defined]
+    return any(Path(folder).glob("**/*.nbi"))
 
 
 def _without_literals(dispatcher: Any) -> Any:
