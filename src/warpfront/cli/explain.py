@@ -60,7 +60,7 @@ def _bfs(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
     if len(sizes) != 2:
         raise InvalidValueError(f"bfs takes VERTICES ARCS, got {len(sizes)} sizes")
     variant = {"levels": "direction", "cpu": "auto"}.get(options["path"], options["path"])
-    device = "cpu" if options["path"] == "cpu" else options["device"]
+    device: Any = "cpu" if options["path"] == "cpu" else options["device"]
     return explain_bfs(*sizes, device=device, variant=variant)
 
 
