@@ -102,7 +102,7 @@ def test_a_small_cap_makes_slots_wait_not_fail():
         assert np.array_equal(result, edges(image))
     assert engine.most_alive <= cap
     assert pipeline.record.peak_bytes <= cap
-    with pytest.raises(InvalidValueError, match=r"image needs \d+ bytes .* raise byte_cap to at least"):
+    with pytest.raises(InvalidValueError, match=r"item 0: an image needs \d+ bytes .* raise byte_cap to at least"):
         list(pipeline.run([random_image(500, 500)]))
     assert len(list(pipeline.run(images[:3]))) == 3
 
@@ -159,7 +159,7 @@ def test_a_failure_comes_in_its_place_and_the_pipeline_goes_on():
     pipeline = EdgePipeline(device="cpu", slots=3)
     good = random_image(8, 9)
     found = []
-    with pytest.raises(InvalidValueError, match="uint8, got float64"):
+    with pytest.raises(InvalidValueError, match="item 2: pixels must be uint8, got float64"):
         found.extend(pipeline.run([good, good, np.zeros((4, 4, 3)), good, good, good, good]))
     assert len(found) == 2
     with pytest.raises(ZeroDivisionError):

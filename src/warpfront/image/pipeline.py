@@ -260,6 +260,8 @@ class EdgePipeline:
             end = perf_counter()
             if encode is not None:
                 times["encode"] = (start, end)
+        except InvalidValueError as error:
+            raise type(error)(f"item {number}: {error}") from None
         finally:
             for slot in taken:
                 self._ring.give_back(slot)
