@@ -62,8 +62,45 @@ def summary(samples):
     return {
         "min_ms": 1e3 * min(samples),
         "median_ms": 1e3 * float(np.median(samples)),
-        "samples": len(samples),
+        "seconds": [float(f"{value:.4g}") for value in samples],
     }
+
+
+def rows_of(record):
+    """Rows of a house record: one for the refactorisation and one for the solve of each system."""
+    from warpfront.bench.collect import collected
+    from warpfront.bench.record import Row
+
+    rows = []
+    for key, entry in record.items():
+        name, structure, refined = key.split()
+        limit = 1e-12 if refined == "ir2" else 1.0
+        for operation in ("refactor", "solve"):
+            contenders = {}
+            for label, found in entry.items():
+                error = found["componentwise"]
+                right = operation == "refactor" or error <= limit
+                contenders["warpfront" if label == "ours" else label] = collected(
+                    found[operation]["seconds"], clock="wall", right=right,
+                    detail="" if right else f"componentwise backward error {error:.0e}",
+                    algorithm=f"{structure}, {refined[2:]} refinement steps", error=error, error_limit=limit,
+                    values={k: found[k] for k in ("normwise", "inertia", "pivots", "gflop", "nnz_factor") if k in found},
+                )  # fmt: skip
+            shapes = {"n": entry["ours"]["n"], "nnz": entry["ours"]["nnz"]}
+            made = Row(
+                name, f"{operation} {structure}, {refined}", shapes, "float64", "as generated or read", None,
+                ["warpfront"], contenders,
+            )  # fmt: skip
+            rows.append(made)
+    return rows
+
+
+def write_record(out, record):
+    from warpfront.bench.collect import gpu_record
+    from warpfront.bench.record import write
+
+    options = {"samples": REPEATS, "clock": "wall, call to synchronisation"}
+    write(gpu_record("sparse_gpu", rows_of(record), options), out / "sparse_gpu.json")
 
 
 def ours(name, a, structure, refinements):
@@ -97,8 +134,11 @@ def ours(name, a, structure, refinements):
     norm, component = errors(a, box[0].get(), a @ np.ones(a.shape[0]))
     steps, plan = s.report.solve.refinement_steps, s._factor.plan
     facts |= {
+        "n": a.shape[0],
+        "nnz": int(a.nnz),
         "normwise": norm, "componentwise": component, "inertia": tuple(s.inertia), "pivots": tuple(s.pivot_stats),
-        "status": str(s.status), "gflop": s.report.analysis.flops / 1e9, "nnz_factor": s.report.analysis.nnz_factor,
+        "status": str(s.status), "gflop": s.report.analysis.flops / 1e9,
+        "nnz_factor": s.report.analysis.nnz_factor,
         "max_front": s.report.analysis.max_front, "launches": len(plan.launches), "levels": int(plan.level.max()) + 1,
         "wide": int(plan.wide.sum()), "steps": steps, "bytes": s._factor.nbytes,
     }  # fmt: skip
@@ -120,6 +160,24 @@ def peer(lib, a, structure, refinements, deterministic):
     norm, component = errors(a, p.x.get(), rhs)
     p.close()
     return facts | {"normwise": norm, "componentwise": component}
+
+
+def repeats(s, a):
+    """How many of 20 refactorisations differ in a bit of D, the pivots or the panels."""
+    import cupy
+
+    def state():
+        r = s._factor.runner.buffers
+        return [
+            r["diagonal"].get().tobytes(),
+            r["pivots"].get().tobytes(),
+            int(r["panels"].view(cupy.uint64).sum()),
+        ]
+
+    values = cupy.asarray(a.data)
+    s.refactorize(values)
+    first = state()
+    return sum(state() != first for _ in range(20) if s.refactorize(values) is s)
 
 
 def profile(s):
@@ -161,10 +219,15 @@ def measure(out, cudss, limit):
                 key = f"{name} {structure} ir{refinements}"
                 try:
                     solvers[key], mine = ours(name, a, structure, refinements)
+                    if refinements == 0 and name != "lap3d_64":
+                        mine["differing_repeats"] = repeats(solvers[key], a)
                     entry = {"ours": mine}
                     line = f"{key:34s} ours {mine['refactor']['min_ms']:.3f} / {mine['solve']['min_ms']:.3f}"
                     line += f" (device {mine['refactor_device_ms']:.3f} / {mine['solve_device_ms']:.3f})"
                     line += f" err {mine['normwise']:.0e} {mine['componentwise']:.0e}"
+                    line += (
+                        f" differing {mine['differing_repeats']}/20" if "differing_repeats" in mine else ""
+                    )
                     if lib is not None:
                         for deterministic in (
                             (False, True) if refinements == 0 and name != "lap3d_64" else (False,)
@@ -180,6 +243,11 @@ def measure(out, cudss, limit):
                     failed += 1
                     traceback.print_exc()
                 (out / "time.json").write_text(json.dumps(record, indent=1, default=str))
+    try:
+        write_record(out, record)
+    except Exception:
+        failed += 1
+        traceback.print_exc()
     for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap2d_300 S ir0"):
         if key not in solvers or perf_counter() - begun > limit:
             continue
