@@ -37,6 +37,8 @@ def raising(error):
         (errors.SingularMatrixError("singular at column 7", 7), 3, "singular at column 7"),
         (errors.NotPositiveDefiniteError("column 2", 2), 3, "column 2"),
         (errors.NonFiniteError("entry 5", 5), 3, "entry 5"),
+        (errors.UnstablePivotError("column 4 has no stable pivot", 4), 3, "column 4 has no stable pivot"),
+        (errors.BatchFailedError("2 of 9 systems failed", [1, 5], [3, -1]), 3, "2 of 9 systems failed"),
         (errors.RefinementFailedError("backward error 1e-3", 1e-3), 3, "backward error 1e-3"),
         (errors.NotSupportedError("needs a GPU"), 4, "needs a GPU"),
         (errors.CompileError("k.cu did not compile", "line 3: error"), 4, "k.cu did not compile line 3: error"),
