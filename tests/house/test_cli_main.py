@@ -41,7 +41,11 @@ def raising(error):
         (errors.BatchFailedError("2 of 9 systems failed", [1, 5], [3, -1]), 3, "2 of 9 systems failed"),
         (errors.RefinementFailedError("backward error 1e-3", 1e-3), 3, "backward error 1e-3"),
         (errors.NotSupportedError("needs a GPU"), 4, "needs a GPU"),
-        (errors.CompileError("k.cu did not compile", "line 3: error"), 4, "k.cu did not compile line 3: error"),
+        (
+            errors.CompileError("k.cu did not compile", "line 3: error"),
+            4,
+            "k.cu did not compile line 3: error",
+        ),
         (errors.OrderingFailedError("METIS failed: out of memory"), 4, "METIS failed: out of memory"),
         (
             errors.NotAnalyzedError("order"),
