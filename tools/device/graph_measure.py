@@ -140,7 +140,7 @@ def replayed(graph, source, variant, threads=None, repeats=20):
 
     direction = "push" if graph.arcs < 6 * graph.n else "auto"
     options = Options(direction, 15.0, 18.0, None)
-    base = _bfs_device._for_options(graph, _bfs_device._state(graph, variant), options, variant)
+    base = _bfs_device.new_state(graph, options, variant)
     state = replace(base, dist=cupy.empty(graph.n, np.int32), parent=cupy.empty(graph.n, np.int32))
     machine = _bfs_device.Gpu()
     launch, _ = _bfs_run.one_launch(

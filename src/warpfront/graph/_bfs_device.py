@@ -17,7 +17,7 @@ from warpfront.graph._bfs_run import run
 from warpfront.graph.graph import Graph
 from warpfront.graph.result import Levels
 
-__all__ = ["Gpu", "search"]
+__all__ = ["Gpu", "new_state", "search"]
 
 
 class Gpu:
@@ -106,14 +106,23 @@ def search(
     graph: Graph, sources: NDArray[np.int64], options: Options, variant: str, machine: Gpu | None = None
 ) -> Found:
     """Search a graph in device memory; results stay there. ``sources``: inner numbers, ascending, each once."""
+    with graph.ptr.device:
+        spare: list[tuple[Options, plans.State]] = graph._kept.setdefault(("state", variant), [])
+        before, state = spare.pop() if spare else (options, new_state(graph, options, variant))
+        if before != options:
+            head = slice(0, plans.BARRIER)  # the parameters
+            state.control[head].set(_parameters(graph, options, variant)[head])
+        found = _search(machine or Gpu(), graph, state, (sources, options, variant))
+        spare.append((options, state))
+        return found
+
+
+def _search(gpu: Gpu, graph: Graph, lent: plans.State, asked: tuple[Any, ...]) -> Found:
     import cupy
 
-    gpu = machine or Gpu()
-    spare: list[plans.State] = graph._kept.setdefault(("state", variant), [])
-    base = spare.pop() if spare else _state(graph, variant)
-    state = _for_options(graph, base, options, variant)
+    sources, options, variant = asked
     there = None if sources.size == 1 else cupy.asarray(sources)
-    dist, parent = state.dist, state.parent
+    state, dist, parent = lent, lent.dist, lent.parent
     if graph.order is None:
         dist, parent = cupy.empty(graph.n, np.int32), cupy.empty(graph.n, np.int32)
         state = replace(state, dist=dist, parent=parent)
@@ -126,7 +135,6 @@ def search(
         dist, parent = outer
         gpu.mark()
     times = gpu.seconds()
-    spare.append(base)
     table = outcome.table
     if variant == "persistent" and outcome.cycles:
         table[:, 8] = table[:, 8] * (times[0] * 1e9 / outcome.cycles)
@@ -144,8 +152,8 @@ def search(
     )
 
 
-def _state(graph: Graph, variant: str) -> plans.State:
-    """Allocate the arrays of a variant's searches."""
+def new_state(graph: Graph, options: Options, variant: str) -> plans.State:
+    """Allocate the arrays of a variant's searches, with their parameters; lent to one search at a time."""
     import cupy
 
     n, arcs = graph.n, graph.arcs
@@ -158,27 +166,20 @@ def _state(graph: Graph, variant: str) -> plans.State:
         bits[3 * words :] = plans.closed_bits(graph.in_ptr, cupy)
     inner = (cupy.empty(n, np.int32), cupy.empty(n, np.int32)) if graph.order is not None else (None, None)
     small = variant == "block"
-    queue = cupy.empty(4 if small or variant == "naive" else 8 * room, np.uint32)
+    # Every variant but `block` puts its sources there, `naive` too.
+    queue = cupy.empty(4 if small else 8 * room, np.uint32)
     packed = plans.pack_graph(graph.ptr, graph.ind, cupy) if small else None
-    arrays = {"in_ptr": into[0], "in_ind": into[1], "dist": inner[0], "parent": inner[1]}
-    return plans.State(
-        graph.ptr, graph.ind, queue=queue, bits=bits, control=None, n=n, arcs=arcs, packed=packed, **arrays
+    control = cupy.asarray(_parameters(graph, options, variant))
+    arrays = {"in_ptr": into[0], "in_ind": into[1], "dist": inner[0], "parent": inner[1], "control": control}
+    return plans.State(graph.ptr, graph.ind, queue=queue, bits=bits, n=n, arcs=arcs, packed=packed, **arrays)
+
+
+def _parameters(graph: Graph, options: Options, variant: str) -> NDArray[np.uint64]:
+    return plans.control_words(
+        options,
+        graph.n,
+        graph.arcs,
+        can_pull=graph.can_pull and variant not in plans.PUSH_ONLY,
+        symmetric=not graph.directed,
+        piece=plans.piece_of(variant),
     )
-
-
-def _for_options(graph: Graph, state: plans.State, options: Options, variant: str) -> plans.State:
-    """Return the state with the parameters of a search on the device; kept from one search to the next."""
-    import cupy
-
-    key = ("control", variant, options)
-    if key not in graph._kept:
-        words = plans.control_words(
-            options,
-            graph.n,
-            graph.arcs,
-            can_pull=graph.can_pull and variant not in plans.PUSH_ONLY,
-            symmetric=not graph.directed,
-            piece=plans.piece_of(variant),
-        )
-        graph._kept[key] = cupy.asarray(words)
-    return replace(state, control=graph._kept[key])
