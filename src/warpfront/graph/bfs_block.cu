@@ -34,6 +34,21 @@ WF_DEVICE packed_graph layout(unsigned char* memory, u32 n, u32 packed_bytes) {
   return g;
 }
 
+// Device memory to shared memory, four chunks a thread under way at once.
+template <int Threads>
+WF_DEVICE void fetch(unsigned char* to, const unsigned char* from, u32 bytes) {
+  constexpr u32 kStep = Threads * 16;
+  for (u32 k = threadIdx.x * 16; k < bytes; k += 4 * kStep) {
+    vec16 v[4];
+    WF_UNROLL
+    for (u32 i = 0; i < 4; ++i)
+      if (k + i * kStep < bytes) v[i] = load16(from + k + i * kStep);
+    WF_UNROLL
+    for (u32 i = 0; i < 4; ++i)
+      if (k + i * kStep < bytes) store16(to + k + i * kStep, v[i]);
+  }
+}
+
 // The frontier's vertices by groups of 4 to 32 neighbouring threads, which share a vertex's arcs.
 template <int Threads>
 WF_DEVICE void push_block(const packed_graph& g, u32 begin, u32 end, u32 next, u32* counter) {
@@ -77,9 +92,7 @@ __global__ void __launch_bounds__(Threads)
   const u32 n = static_cast<u32>(n_), bytes = static_cast<u32>(packed_bytes);
   const u32 rows = static_cast<u32>(control[kLogRows]);
   const packed_graph g = layout(memory, n, bytes);
-  const unsigned char* const from = static_cast<const unsigned char*>(packed);
-  WF_UNROLL_N(4)
-  for (u32 k = threadIdx.x * 16; k < bytes; k += Threads * 16) store16(memory + k, load16(from + k));
+  fetch<Threads>(memory, static_cast<const unsigned char*>(packed), bytes);
   for (u32 v = threadIdx.x; v < n; v += Threads) g.key[v] = kNoVertex;
   if (threadIdx.x < 3) counter[threadIdx.x] = 0;
   __syncthreads();
