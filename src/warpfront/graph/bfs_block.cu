@@ -82,7 +82,7 @@ WF_DEVICE void push_block(const packed_graph& g, u32 begin, u32 end, u32 next, u
 
 // control: kLevels, kReached, kReachedArcs and kDepth are written, and the log's rows (no times).
 template <int Threads>
-__global__ void __launch_bounds__(Threads)
+__global__ void __launch_bounds__(Threads, 1)
     bfs_block(const void* packed, int* dist, int* parent, unsigned long long* control, const long long* sources,
               long long first, long long n_sources, int n_, int packed_bytes, int stop) {
   using namespace wf;
