@@ -16,6 +16,7 @@ from warpfront.report import Inertia
 if TYPE_CHECKING:
     from warpfront.sparse.interface import cholesky, factorized, ldlt, spsolve
     from warpfront.sparse.lu import splu, spsolve_triangular
+    from warpfront.sparse.schur import SchurComplement, schur_complement
     from warpfront.sparse.solver import DirectSolver
 
     __version__: str
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 # Public name -> module that defines it. One line here, and one above for type checkers, makes a name public.
 _LAZY = {
     "DirectSolver": "warpfront.sparse.solver",
+    "SchurComplement": "warpfront.sparse.schur",
     "cholesky": "warpfront.sparse.interface",
     "factorized": "warpfront.sparse.interface",
     "ldlt": "warpfront.sparse.interface",
+    "schur_complement": "warpfront.sparse.schur",
     "splu": "warpfront.sparse.lu",
     "spsolve": "warpfront.sparse.interface",
     "spsolve_triangular": "warpfront.sparse.lu",
@@ -34,12 +37,14 @@ _LAZY = {
 __all__ = [
     "DirectSolver",
     "Inertia",
+    "SchurComplement",
     "Status",
     "__version__",
     "cholesky",
     "errors",
     "factorized",
     "ldlt",
+    "schur_complement",
     "splu",
     "spsolve",
     "spsolve_triangular",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from warpfront.errors import Status
+from warpfront.errors import NotAnalyzedError, Status
 
 __all__ = [
     "AnalysisRecord",
@@ -137,7 +138,16 @@ class SolverReport:
     analysis: AnalysisRecord | None = None
     factor: FactorRecord | None = None
     solve: SolveRecord | None = None
+    drawing: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain containers, ready for JSON."""
-        return asdict(self)
+        plain = asdict(replace(self, drawing=None))
+        del plain["drawing"]
+        return plain
+
+    def plot(self) -> Any:
+        """Draw the solver this report is of (`DirectSolver.plot`); a ``matplotlib.figure.Figure``."""
+        if self.drawing is None:
+            raise NotAnalyzedError("this report was not read from a solver: there is nothing to draw")
+        return self.drawing()

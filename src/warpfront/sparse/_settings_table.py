@@ -109,7 +109,8 @@ SETTINGS: dict[str, Setting] = {
         str,
         ("auto", "none", "max_diag_product"),
         "analysis",
-        "LU: permute rows so that large entries stand on the diagonal, and scale by the matching",
+        "maximum-product matching: LU permutes rows by it and scales; LDL^T takes pairs and scaling from it, in "
+        "'auto' where delayed pivots make much fill without it",
     ),
     "block_triangular": Setting(
         True, bool, (), "analysis", "LU: factor only the diagonal blocks of the block triangular form"
@@ -187,8 +188,6 @@ REFUSED: dict[str, str] = {
     "nd_partition_tree": "the dissection keeps no tree to export",
     "nd_ubfactor": "METIS runs with its own balance",
     "reordering_btf": "set block_triangular",
-    "schur_mode": "Schur complements are not in this build",
-    "user_schur_indices": "Schur complements are not in this build",
     "solve_alg": f"{_ONE_CHOICE}: sweeps over the tree",
     "ubatch_index": "uniform batches are not in this build",
     "ubatch_mask": "uniform batches are not in this build",
@@ -203,8 +202,12 @@ REFUSED: dict[str, str] = {
 
 # results that cuDSS lists beside its parameters
 REFUSED |= dict.fromkeys(
-    ("perm_col", "perm_matching", "perm_row", "schur_matrix", "schur_shape"),
+    ("perm_col", "perm_matching", "perm_row"),
     "it is a result: read it with get()",
+)
+REFUSED |= dict.fromkeys(
+    ("schur_matrix", "schur_mode", "schur_shape", "user_schur_indices"),
+    "a Schur complement is an object of its own: warpfront.schur_complement(A, indices)",
 )
 
 REFUSED_VALUES: dict[str, dict[str, str]] = {

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.backend import settings as environment
-from warpfront.backend.cpu import Clock
-from warpfront.errors import InvalidValueError, NotSupportedError, Status
-from warpfront.report import AnalysisRecord, FactorRecord, SolveRecord
+from warpfront.errors import InvalidValueError, NotSupportedError, PatternChangedError, Status
+from warpfront.report import AnalysisRecord, FactorRecord
 from warpfront.sparse.general import analyze_lu, factor_lu
 from warpfront.sparse.parameters import Settings
 from warpfront.sparse.structure import System, positive_diagonal
@@ -26,21 +23,22 @@ __all__ = [
     "analysis_record",
     "analyze_system",
     "check_settings",
+    "check_symbolic",
     "factor_record",
     "factor_values",
-    "forward_error_bound",
-    "make_refiner",
+    "matching_would_help",
     "not_factored",
-    "one_norm",
-    "solve_columns",
-    "solve_record",
 ]
 
+FILL_OF_DELAYS = 1.5  # fill beyond the plan, as a multiple of it, from which a matching is tried
+RANGE = (
+    16.0  # largest scaled entry of a row outside [1/RANGE, RANGE]: the scaling of the matching no longer fits
+)
 SEARCH = {"auto": 0, "bunch_kaufman": 0, "diagonal": 1, "none": 2}  # as in numeric/_ldlt_kernels
 
 
-def analyze_system(system: System, values: NDArray[Any], settings: Settings) -> Any:
-    """Order, find the fronts and plan memory; returns a `Symbolic`."""
+def analyze_system(system: System, values: NDArray[Any], settings: Settings, matching: bool = False) -> Any:
+    """Order, find the fronts and plan memory; returns a `Symbolic`. ``matching``: also where ``auto`` does without."""
     if system.structure == "G":
         return analyze_lu(system.pattern, values, settings)
     from warpfront.sparse.analysis import analyze
@@ -51,7 +49,58 @@ def analyze_system(system: System, values: NDArray[Any], settings: Settings) -> 
         indefinite=not system.positive,
         ordering=settings["reordering_alg"],
         user_perm=settings["user_perm"],
+        matching=matching or settings["matching_alg"] == "max_diag_product",
     )
+
+
+def matching_would_help(system: System, settings: Settings, factor: Any) -> bool:
+    """Whether delayed pivots made so much fill that ``auto`` tries pairs and scaling by a matching."""
+    if settings["matching_alg"] != "auto" or settings["reordering_alg"] == "user" or system.structure == "G":
+        return False
+    symbolic = factor.symbolic
+    return bool(
+        factor.status in (Status.OK, Status.SINGULAR)
+        and not factor.options.cholesky
+        and symbolic.scale is None
+        and factor.pivots.delayed > 0
+        and factor.nnz_factor > FILL_OF_DELAYS * symbolic.nnz_factor
+    )
+
+
+def _symmetric_scale(
+    system: System, symbolic: Any, values: NDArray[Any], wanted: str
+) -> tuple[NDArray[np.float64], str, bool]:
+    """Scaling for one set of values: the matching's while it fits, else equilibration; in words; whether it is stale."""
+    from warpfront.sparse.analysis import equilibrate
+
+    scale = symbolic.scale
+    if scale is None or wanted == "equilibrate":
+        return equilibrate(system.pattern, values), "symmetric equilibration", False
+    pattern = system.pattern
+    col = np.repeat(np.arange(pattern.n_cols), np.diff(pattern.ptr))
+    size = np.abs(values) * scale[pattern.ind] * scale[col]
+    top = np.zeros(pattern.n_cols)
+    np.maximum.at(top, pattern.ind, size)
+    np.maximum.at(top, col, size)
+    top = top[top > 0]
+    if top.min(initial=1.0) >= 1 / RANGE and top.max(initial=1.0) <= RANGE:
+        return scale, "by the symmetrised matching", False
+    how = "symmetric equilibration: the scaling of the matching does not fit these values (analyze() matches anew)"
+    return equilibrate(pattern, values), how, True
+
+
+def check_symbolic(system: System, symbolic: Any) -> None:
+    """Refuse an analysis of another pattern or for another kind of factorisation."""
+    from warpfront.sparse.analysis.symbolic import Symbolic
+
+    if not isinstance(symbolic, Symbolic):
+        raise InvalidValueError(f"symbolic is a {type(symbolic).__name__}; it must be a Symbolic")
+    mine, theirs = system.pattern, symbolic.pattern
+    if (symbolic.general is None) != (system.structure != "G"):
+        raise PatternChangedError("the analysis is for LU and the matrix is not, or the other way round")
+    for name in ("ptr", "ind", "value_map"):
+        if not np.array_equal(getattr(mine, name), getattr(theirs, name)):
+            raise PatternChangedError(f"the analysis is of another pattern or entry order (array {name!r})")
 
 
 def analysis_record(system: System, symbolic: Any, seconds: float, jit_seconds: float) -> AnalysisRecord:
@@ -72,13 +121,18 @@ def analysis_record(system: System, symbolic: Any, seconds: float, jit_seconds: 
         n_pairs=symbolic.pairs,
         seconds=seconds,
         jit_seconds=jit_seconds,
-        **_lu_facts(symbolic.general),
+        **_matching_facts(symbolic),
     )
 
 
-def _lu_facts(general: Any) -> dict[str, Any]:
+def _matching_facts(symbolic: Any) -> dict[str, Any]:
+    general = symbolic.general
     if general is None:
-        return {}
+        return (
+            {}
+            if symbolic.scale is None
+            else {"matching": "symmetrised maximum product: scaling and 2x2 pivots"}
+        )
     return {
         "matching": general.matching,
         "n_blocks": general.n_blocks,
@@ -137,7 +191,6 @@ def factor_values(
     system: System, symbolic: Any, values: NDArray[Any], settings: Settings, kept: Any
 ) -> Factored:
     """Factor canonical ``values``; ``kept`` are the buffers of an earlier call, or None."""
-    from warpfront.sparse.analysis import equilibrate
     from warpfront.sparse.numeric.factorize import factorize
 
     dtype = factor_dtype(system, settings)
@@ -153,23 +206,50 @@ def factor_values(
     scaling = settings["scaling"]
     narrow = dtype != system.dtype
     scaled = scaling == "equilibrate" or (scaling == "auto" and (narrow or not cholesky))
-    scale = equilibrate(system.pattern, values) if scaled else None
+    scale, how, stale = _symmetric_scale(system, symbolic, values, scaling) if scaled else (None, "", False)
     options = factor_options(system, symbolic, settings, cholesky, scaled)
     buffers = kept[1] if kept is not None and kept[0] == (cholesky, threads, dtype) else None
     factor = factorize(symbolic, values, scale, options, buffers, dtype)
     cross = "H" if system.hermitian else "T"
     method = f"LL^{cross}" if cholesky else f"LDL^{cross}"
-    if system.open_choice and factor.status == Status.NOT_POSITIVE_DEFINITE:
-        method = f"LDL^{cross} (Cholesky stopped at column {factor.column}: not positive definite)"
+    reason = ""
+    if factor.status == Status.NOT_POSITIVE_DEFINITE:
+        reason = f"Cholesky stopped at column {factor.column}: not positive definite"
+    elif cholesky:
+        column, count = _rounding_pivots(system, factor, values)
+        if count:
+            reason = f"Cholesky's pivot of column {column} is no more than rounding"
+            factor = replace(factor, pivots=factor.pivots._replace(doubtful=count))
+    if system.open_choice and reason:
+        method = f"LDL^{cross} ({reason})"
         scaled = scaling != "none"
-        scale = equilibrate(system.pattern, values) if scaled else None
+        scale, how, stale = (
+            _symmetric_scale(system, symbolic, values, scaling) if scaled else (None, "", False)
+        )
         options = factor_options(system, symbolic, settings, False, scaled)
         factor = factorize(symbolic, values, scale, options, None, dtype)
     if narrow:
         method += f" in {dtype}"
-    return Factored(
-        _outcome(factor, settings), method, ((factor.options.cholesky, threads, dtype), factor.state)
-    )
+    kept = ((factor.options.cholesky, threads, dtype), factor.state)
+    return Factored(_outcome(factor, settings), method, kept, how, stale)
+
+
+def _rounding_pivots(system: System, factor: Any, values: NDArray[Any]) -> tuple[int, int]:
+    """Column of the smallest pivot of LL^T relative to its diagonal entry, and how many are below 100 roundings.
+
+    A singular matrix passes Cholesky when rounding leaves a positive last pivot.
+    """
+    from warpfront.sparse.numeric.readout import cholesky_pivots
+
+    if system.pattern.n_cols == 0:
+        return -1, 0
+    squares = cholesky_pivots(factor)
+    diagonal = values[system.pattern.ptr[:-1]].real.astype(np.float64)
+    if factor.scale is not None:
+        diagonal = diagonal * factor.scale**2
+    share = squares / diagonal
+    small = share <= 100 * np.finfo(factor.state.panel.dtype).eps
+    return int(np.argmin(share)), int(np.count_nonzero(small))
 
 
 def _outcome(factor: Any, settings: Settings) -> Any:
@@ -221,7 +301,7 @@ def factor_record(
         status=factor.status,
         column=factor.column,
         method=factored.method,
-        scaling=factored.scaling or ("none" if factor.scale is None else "symmetric equilibration"),
+        scaling=factored.scaling or "none",
         inertia=factor.inertia if known else None,
         inertia_certain=known
         and factor.status in (Status.OK, Status.SINGULAR)
@@ -245,6 +325,8 @@ def check_settings(system: System, settings: Settings) -> None:
     ------
     InvalidValueError
         A threshold no pivot of order 2 can keep; marks of another length than the matrix.
+    NotSupportedError
+        What only a symmetric factorisation has, for LU.
     """
     threshold, n = settings["pivot_threshold"], system.pattern.n_cols
     if system.structure != "G" and threshold > 0.5:
@@ -253,124 +335,11 @@ def check_settings(system: System, settings: Settings) -> None:
         )
     if system.structure == "G" and settings["downcast_factors"]:
         raise NotSupportedError("downcast_factors is for LL^T and LDL^T; LU keeps the dtype of the matrix")
+    for name, kept in (("pivot_type", "auto"), ("pivot_epsilon_alg", "scaled")):
+        if system.structure == "G" and settings[name] != kept:
+            raise NotSupportedError(
+                f"{name} = {settings[name]!r} is for LDL^T; LU pivots by rows in its fronts, leave {kept!r}"
+            )
     sign = settings["pivot_sign"]
     if sign is not None and sign.shape != (n,):
         raise InvalidValueError(f"pivot_sign has {sign.shape[0]} entries; the matrix has {n} rows")
-
-
-def make_refiner(
-    system: System, factor: Any, values: NDArray[Any], settings: Settings
-) -> Callable[[str], Any]:
-    """Return the function that gives the `Refiner` of ``trans``: "N", "T" or "H"."""
-    from warpfront.sparse.solve.refine import Refiner, SymmetricOperator
-    from warpfront.sparse.solve.triangular import Sweeper
-
-    sweeper, fgmres = Sweeper(factor), settings["ir_mode"] == "fgmres"
-    if system.structure == "G":
-        from warpfront.sparse.solve.refine_general import GeneralOperator
-
-        return cache(
-            lambda trans: Refiner(sweeper, GeneralOperator(system.pattern, values, trans), fgmres, trans)
-        )
-    one = Refiner(sweeper, SymmetricOperator(system.pattern, values, system.hermitian), fgmres)
-    return lambda _: one
-
-
-def one_norm(system: System, values: NDArray[Any]) -> float:
-    """1-norm of the matrix; sizes of complex entries are ``|re| + |im|``."""
-    from warpfront.sparse.solve._general_residual_kernels import general_sums
-    from warpfront.sparse.solve._residual_kernels import row_sums
-
-    pattern = system.pattern
-    if system.structure == "G":
-        return float(general_sums(pattern.ptr, pattern.ind, values, 1).max(initial=0.0))
-    return float(row_sums(pattern.ptr, pattern.ind, values).max(initial=0.0))
-
-
-def solve_columns(
-    refiner: Any, rhs: NDArray[Any], steps: int, conjugate: bool
-) -> tuple[NDArray[Any], tuple[int, float, float]]:
-    """Solve column by column, so that a column's bits do not depend on its neighbours.
-
-    Parameters
-    ----------
-    refiner : Refiner
-    rhs : [n] or [n, k]
-        Complex for a real matrix: real and imaginary parts are solved apart.
-    steps : int
-        Refinement steps at most.
-    conjugate : bool
-        Solve with the conjugate of the matrix.
-
-    Returns
-    -------
-    x, (steps, componentwise, normwise) : array like rhs, and the worst over the columns
-    """
-    columns = rhs[None, :] if rhs.ndim == 1 else np.ascontiguousarray(rhs.T)
-    split = columns.dtype != refiner.operator.dtype
-    count = columns.shape[0]
-    if split:
-        columns = np.concatenate([columns.real, columns.imag])
-    elif conjugate:
-        columns = columns.conj()
-    x = np.empty_like(columns)
-    taken, component, whole = 0, 0.0, 0.0
-    for k in range(columns.shape[0]):
-        if steps == 0:
-            refiner.solve_unrefined(columns[k], x[k])
-            component = whole = float("nan")
-        else:
-            result = refiner.solve(columns[k], x[k], steps)
-            taken = max(taken, result.steps)
-            component, whole = max(component, result.componentwise), max(whole, result.normwise)
-    if split:
-        joined = np.empty((count, x.shape[1]), rhs.dtype)
-        joined.real, joined.imag = x[:count], x[count:]
-        x = joined
-    elif conjugate:
-        np.conjugate(x, out=x)
-    return np.ascontiguousarray(x.T).reshape(rhs.shape), (taken, component, whole)
-
-
-def forward_error_bound(refiner: Any, rhs: NDArray[Any], x: NDArray[Any], solve: Any, adjoint: Any) -> float:
-    """Bound of ``max |x - x_exact| / max |x|``, the worst over the columns; LAPACK's, by Hager's estimator.
-
-    ``|A^-1| (|r| + (m + 1) eps (|A| |x| + |b|))`` bounds the error where m entries stand in a row: r has that much
-    rounding of its own. ``solve`` and ``adjoint`` apply ``A^-1`` and ``A^-H``.
-    """
-    from warpfront.sparse.solve.condition import weighted_inverse_norm
-
-    worst = 0.0
-    operator = refiner.operator
-    columns, solutions = (np.ascontiguousarray(np.atleast_2d(part.T)) for part in (rhs, x))
-    for b, y in zip(columns, solutions, strict=True):
-        top = float(np.abs(y).max(initial=0.0))
-        if top == 0.0:
-            continue
-        refiner.measure(b, y)
-        weights = np.abs(refiner.residual) + (operator.row_entries + 1) * refiner.eps * refiner.size
-        worst = max(worst, weighted_inverse_norm(weights, solve, adjoint, operator.dtype) / top)
-    return worst
-
-
-def solve_record(
-    status: Status,
-    shape: tuple[int, ...],
-    worst: tuple[int, float, float],
-    tolerance: float,
-    clock: Clock,
-    forward: float = float("nan"),
-) -> SolveRecord:
-    """Say what a solve did; ``status`` is the factor's."""
-    taken, component, whole = worst
-    failed = whole > tolerance and status == Status.OK
-    return SolveRecord(
-        status=Status.REFINEMENT_FAILED if failed else status,
-        n_rhs=1 if len(shape) == 1 else shape[1],
-        refinement_steps=taken,
-        backward_error=whole,
-        componentwise_error=component,
-        seconds=clock.seconds,
-        jit_seconds=clock.jit_seconds,
-        forward_error=forward,
-    )

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from warpfront.errors import InvalidValueError, NotFactorizedError, NotSupportedError, Status
+from warpfront.errors import (
+    InvalidValueError,
+    NotAnalyzedError,
+    NotFactorizedError,
+    NotSupportedError,
+    Status,
+)
 from warpfront.report import Inertia, PivotStats, SolverReport
 from warpfront.sparse.parameters import SETTINGS, Settings
 from warpfront.sparse.phases import check_settings
@@ -19,6 +26,7 @@ from warpfront.sparse.results import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from warpfront.sparse.analysis.symbolic import Symbolic
     from warpfront.sparse.numeric.factorize import Factor
 
 __all__ = ["Readings"]
@@ -37,7 +45,34 @@ class Readings:
     @property
     def report(self) -> SolverReport:
         """Records of the phases that have run."""
-        return self._report
+        return replace(self._report, drawing=self.plot)
+
+    @property
+    def symbolic(self) -> Symbolic:
+        """The analysis: `Symbolic.save`, `Symbolic.plot`."""
+        symbolic: Symbolic | None = self._symbolic
+        if symbolic is None:
+            raise NotAnalyzedError("symbolic before analyze()")
+        return symbolic
+
+    def plot(self, title: str = "") -> Any:
+        """Draw A, L, the fronts and the time of each phase; a ``matplotlib.figure.Figure``."""
+        from warpfront.sparse.plots import plot_solver
+
+        return plot_solver(self, title)  # type: ignore[arg-type]
+
+    def increase_quality(self) -> bool:
+        """Ask for more stable pivots next time: ``pivot_threshold`` becomes its 3/4th power, up to its limit.
+
+        For an interior-point method whose step was not accurate enough. False when there is no more to ask for.
+        """
+        limit = 1.0 if self._system.structure == "G" else 0.5
+        now = float(self._settings["pivot_threshold"])
+        better = min(limit, max(now, 1e-8) ** 0.75)
+        if better <= now or self._system.positive:
+            return False
+        self.set("pivot_threshold", better)
+        return True
 
     @property
     def status(self) -> Status:

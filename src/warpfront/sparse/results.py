@@ -22,7 +22,8 @@ from warpfront.errors import (
 )
 from warpfront.sparse.general import raise_singular
 from warpfront.sparse.parameters import REFUSED, SETTINGS
-from warpfront.sparse.phases import factor_dtype, one_norm
+from warpfront.sparse.phases import factor_dtype
+from warpfront.sparse.solving import one_norm
 
 if TYPE_CHECKING:
     from warpfront.sparse.numeric.factorize import Factor
@@ -206,6 +207,8 @@ def run_phases(solver: DirectSolver, phases: str, x: NDArray[Any] | None, b: Any
         raise InvalidValueError(f"the phase is {phases!r}; allowed are {', '.join(_PHASES)}, joined by '|'")
     names = [name.strip() for name in phases.split("|")]
     for name in names:
+        if name in ("solve_fwd_schur", "solve_bwd_schur"):
+            raise NotSupportedError(f"phase {name!r} is not supported: {REFUSED['schur_mode']}")
         if name not in _PHASES:
             raise InvalidValueError(
                 f"unknown phase {name!r}; allowed are {', '.join(_PHASES)}, joined by '|'"

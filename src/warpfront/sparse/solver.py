@@ -17,7 +17,7 @@ from warpfront.errors import (
     Status,
 )
 from warpfront.report import SolverReport
-from warpfront.sparse import phases
+from warpfront.sparse import phases, solving
 from warpfront.sparse.gpu.facade import CudaPhases
 from warpfront.sparse.inputs import (
     check_out,
@@ -111,6 +111,7 @@ class DirectSolver(Readings):
         self._refiner: Any = None
         self._report = SolverReport()
         self._forward = float("nan")
+        self._first = True
 
     def _read(self, A: Any, structure: str, view: str) -> None:
         """Read the matrix. With ``check="status"`` NaN in its values is an outcome, which the factorisation reports."""
@@ -126,12 +127,29 @@ class DirectSolver(Readings):
         self._settings.general = self._system.structure == "G"
         phases.check_settings(self._system, self._settings)
 
-    def analyze(self) -> DirectSolver:
-        """Order, find the fronts and plan memory. Returns the solver."""
+    def analyze(self, symbolic: Any = None) -> DirectSolver:
+        """Order, find the fronts and plan memory. Returns the solver.
+
+        Parameters
+        ----------
+        symbolic : Symbolic, optional
+            An analysis of a matrix with this pattern in this entry order, e.g. from ``Symbolic.load``; nothing is
+            analysed then.
+
+        Raises
+        ------
+        PatternChangedError
+            ``symbolic`` is of another pattern.
+        """
         clock = Clock()
         with clock:
-            self._symbolic = phases.analyze_system(self._system, self._values, self._settings)
+            if symbolic is not None:
+                phases.check_symbolic(self._system, symbolic)
+                self._symbolic = symbolic
+            else:
+                self._symbolic = phases.analyze_system(self._system, self._values, self._settings)
         self._factor = self._refiner = self._spare_state = None
+        self._first = symbolic is None
         record = phases.analysis_record(
             self._system,
             self._symbolic,
@@ -160,6 +178,9 @@ class DirectSolver(Readings):
                 factored = phases.factor_values(
                     self._system, self._symbolic, self._values, self._settings, self._spare_state
                 )
+            if self._first and phases.matching_would_help(self._system, self._settings, factored.factor):
+                factored = self._matched(factored)
+        self._first = False
         self._factor, self._spare_state = factored.factor, factored.kept
         record = phases.factor_record(
             self._system, factored, self._symbolic.flops, clock.seconds, clock.jit_seconds
@@ -260,9 +281,24 @@ class DirectSolver(Readings):
         return out
 
     # ------------------------------------------------------------------ inside
+    def _matched(self, factored: phases.Factored) -> phases.Factored:
+        """Analyse anew with a matching, and keep that where it makes less fill.
+
+        Only right after `analyze`: later factorisations keep the analysis, so the same values give the same bits.
+        """
+        symbolic = phases.analyze_system(self._system, self._values, self._settings, matching=True)
+        again = phases.factor_values(self._system, symbolic, self._values, self._settings, None)
+        if again.factor.nnz_factor >= factored.factor.nnz_factor:
+            return factored
+        self._symbolic, analysis = symbolic, self._report.analysis
+        seconds, jit = (analysis.seconds, analysis.jit_seconds) if analysis else (0.0, 0.0)
+        record = phases.analysis_record(self._system, symbolic, seconds, jit)
+        self._report = SolverReport(analysis=record)
+        return again
+
     def _refined(self, trans: str = "N") -> Any:
         if self._refiner is None:
-            self._refiner = phases.make_refiner(self._system, self._factor, self._values, self._settings)
+            self._refiner = solving.make_refiner(self._system, self._factor, self._values, self._settings)
         return self._refiner(trans)
 
     def _conjugated(self, trans: str) -> bool:
@@ -287,7 +323,7 @@ class DirectSolver(Readings):
             x = np.full(given.shape, np.nan, solution_dtype(self._system.dtype, given.dtype))
             return x, (0, float("nan"), float("nan"))
         refiner, steps = self._refined(trans), int(self._settings["ir_n_steps"])
-        x, worst = phases.solve_columns(refiner, rhs, steps, self._conjugated(trans))
+        x, worst = solving.solve_columns(refiner, rhs, steps, self._conjugated(trans))
         if self._settings["forward_error"] and self._factor.status == Status.OK:
             self._forward = self._forward_error(rhs, x, trans)
         return x, worst
@@ -300,14 +336,14 @@ class DirectSolver(Readings):
             parts, trans = [(rhs.conj(), x.conj())], "N"
         solve = partial(self._solve_once, trans=trans)
         adjoint = partial(self._solve_once, trans={"N": "H", "T": "C", "H": "N"}[trans])
-        return max(phases.forward_error_bound(self._refined(trans), b, y, solve, adjoint) for b, y in parts)
+        return max(solving.forward_error_bound(self._refined(trans), b, y, solve, adjoint) for b, y in parts)
 
     def _record_solve(
         self, shape: tuple[int, ...], worst: tuple[int, float, float], clock: Clock, bad_rhs: bool
     ) -> None:
         tolerance = float(self._settings["ir_tol"])
         status = Status.NON_FINITE if bad_rhs else self._factor.status
-        record = phases.solve_record(status, shape, worst, tolerance, clock, self._forward)
+        record = solving.solve_record(status, shape, worst, tolerance, clock, self._forward)
         self._report = SolverReport(self._report.analysis, self._report.factor, record)
         if record.backward_error > tolerance and self._check == "raise":
             raise RefinementFailedError(

@@ -183,7 +183,7 @@ def read_system(matrix: Any, structure: str, view: str, clean: bool = False) -> 
     view : {"full", "lower", "upper"}
         Which triangle holds the entries; the other one is ignored unless "full".
     clean : bool
-        Read NaN and infinity as 1.
+        Read NaN and infinity as 1; the triangles are not compared.
 
     Returns
     -------
@@ -208,7 +208,7 @@ def read_system(matrix: Any, structure: str, view: str, clean: bool = False) -> 
         )
     asked = _checked_request(structure, view, operand.dtype)
     system = _one_triangle(operand, asked, view) if view != "full" else _both_triangles(operand, asked)
-    values = system.gather(operand.data)
+    values = system.pattern.gather(operand.data) if clean else system.gather(operand.data)
     return (_settled(system, values) if structure == "auto" else system), values
 
 

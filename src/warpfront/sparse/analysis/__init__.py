@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ def analyze(
     indefinite: bool,
     ordering: str = "auto",
     user_perm: NDArray[Any] | None = None,
+    matching: bool = False,
 ) -> Symbolic:
     """Analyse the lower triangle of a symmetric matrix.
 
@@ -44,6 +46,8 @@ def analyze(
         See `ordering.choose`.
     user_perm : int[n], optional
         With ``ordering="user"``.
+    matching : bool
+        Pairs and scaling by a symmetrised maximum-product matching (Duff and Pralet 2005) for an indefinite matrix.
 
     Raises
     ------
@@ -55,17 +59,40 @@ def analyze(
     from warpfront.sparse.analysis.pairing import zero_diagonal_pairs
 
     n = pattern.n_cols
-    groups, pairs = None, 0
+    groups, pairs, kept = None, 0, None
     if indefinite and pattern.nnz:
         if not np.any(values):
             raise InvalidValueError(
                 "every value of the matrix is zero: pairs and scaling cannot be chosen; analyse with the first real values"
             )
-        scale = equilibrate(pattern, values)
-        scaled = np.abs(values) * scale[pattern.ind] * np.repeat(scale, np.diff(pattern.ptr))
-        mate = zero_diagonal_pairs(n, pattern.ptr, pattern.ind, scaled)
+        if matching:
+            kept, mate = matched_pairs(pattern, values)
+        else:
+            scale = equilibrate(pattern, values)
+            scaled = np.abs(values) * scale[pattern.ind] * np.repeat(scale, np.diff(pattern.ptr))
+            mate = zero_diagonal_pairs(n, pattern.ptr, pattern.ind, scaled)
         pairs = int(np.count_nonzero(mate >= 0)) // 2
         if pairs:
             groups = pairs_to_groups(mate)
     xadj, adj = adjacency(n, pattern.ptr, pattern.ind)
-    return build_symbolic(pattern, xadj, adj, choose(n, xadj, adj, ordering, user_perm, groups), pairs)
+    symbolic = build_symbolic(pattern, xadj, adj, choose(n, xadj, adj, ordering, user_perm, groups), pairs)
+    return replace(symbolic, scale=kept)
+
+
+def matched_pairs(pattern: Canonical, values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """Scaling by powers of two and 2x2 pivots of a symmetrised matching; ``mate[i]`` is -1 for a row that stays alone."""
+    from warpfront.sparse.analysis.matching import symmetric_matching
+
+    n = pattern.n_cols
+    col = np.repeat(np.arange(n, dtype=np.int32), np.diff(pattern.ptr))
+    below = pattern.ind != col
+    rows = np.concatenate([pattern.ind, col[below]])
+    cols = np.concatenate([col, pattern.ind[below]])
+    size = np.abs(values).astype(np.float64, copy=False)
+    size = np.concatenate([size, size[below]])
+    order = np.lexsort((rows, cols))
+    ptr = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(cols, minlength=n), out=ptr[1:])
+    scale, mate = symmetric_matching(n, ptr, rows[order], size[order], exact=True)
+    mate[mate == np.arange(n)] = -1
+    return scale, mate

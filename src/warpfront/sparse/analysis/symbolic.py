@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +124,8 @@ class Symbolic:
         Words of contribution blocks: a thread's stacks, and the roots of subtrees.
     general : General or None
         LU only.
+    scale : float64[n] or None
+        Symmetric scaling by powers of two that came with the pairs of a symmetrised matching.
     """
 
     n: int
@@ -137,6 +140,26 @@ class Symbolic:
     stack_words: int
     root_words: int
     general: General | None = None
+    scale: NDArray[np.float64] | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the analysis to a file; `load` reads it, for `DirectSolver.analyze`."""
+        from warpfront.sparse.analysis.storage import save_symbolic
+
+        save_symbolic(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Symbolic:
+        """Read an analysis that `save` wrote."""
+        from warpfront.sparse.analysis.storage import load_symbolic
+
+        return load_symbolic(path)
+
+    def plot(self, title: str = "") -> Any:
+        """Draw A, A in elimination order, L, and the sizes of the fronts; a ``matplotlib.figure.Figure``."""
+        from warpfront.sparse.plots import plot_symbolic
+
+        return plot_symbolic(self, title)
 
     @property
     def n_supernodes(self) -> int:

@@ -81,15 +81,15 @@ class CudaPhases:
         self._shifted: Any = None
 
     # ------------------------------------------------------------------ phases
-    def analyze(self) -> Any:
+    def analyze(self, symbolic: Any = None) -> Any:
         """Order, find the fronts and plan memory, on the host. Returns the solver."""
-        super().analyze()  # type: ignore[misc]
-        symbolic = self._symbolic = regroup(self._symbolic)
+        super().analyze(symbolic)  # type: ignore[misc]
+        grouped = self._symbolic = regroup(self._symbolic)
         made = self._report.analysis
         if made is not None:
             made = replace(
-                made, nnz_factor=symbolic.nnz_factor, flops=symbolic.flops, n_supernodes=symbolic.n_supernodes,
-                max_front=symbolic.max_front, tree_depth=symbolic.tree_depth,
+                made, nnz_factor=grouped.nnz_factor, flops=grouped.flops, n_supernodes=grouped.n_supernodes,
+                max_front=grouped.max_front, tree_depth=grouped.tree_depth,
             )  # fmt: skip
             self._report = SolverReport(analysis=made)
         self._engines = {}

@@ -200,9 +200,10 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
         akk = magnitude(x[k])
         choice, place = ONE, k
         largest = max(akk, below)
-        if largest <= rule.zero and floor == 0.0:
+        empty = largest <= rule.zero
+        if empty and (floor == 0.0 or (rule.sign.size == 0 and rule.search != NO_SEARCH)):
             choice = ZERO
-        elif rule.search == NO_SEARCH:
+        elif empty or rule.search == NO_SEARCH:
             choice = NONE
         elif not (akk >= ALPHA * size and akk >= rule.threshold * below):
             if rule.search == DIAGONAL_ONLY:
@@ -212,7 +213,7 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
                 choice, place = _choose(rule, x, y, rows, full, k, r, size, below)
             else:
                 choice = NONE  # only rows below the fully summed ones are large
-        if choice == NONE and (force or rule.search == NO_SEARCH):
+        if choice == NONE and (force or empty or rule.search == NO_SEARCH):
             choice = ONE
             sign = rule.sign[ind[k]] if rule.sign.size else 0
             size = akk if sign == 0 or rule.search != NO_SEARCH else sign * real_part(x[k])
