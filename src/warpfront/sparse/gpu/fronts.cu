@@ -8,7 +8,7 @@
 // rows below | trailing update | written out, before the next front of a subtree overwrites. A child's block that an
 // earlier front of the same subtree wrote is visible behind that last barrier.
 // Literature: Duff and Reid (1983), multifrontal elimination; docs/sparse_gpu.md for the design.
-#include "pivoted.cuh"
+#include "pivoted_warp.cuh"
 
 using namespace wf;
 
@@ -98,11 +98,7 @@ struct FrontScratch<T, Threads, false> {
   DirectScratch<T> direct;
 };
 template <typename T>
-struct alignas(16) FrontScratch<T, kWarp, true> {
-  T column[8 * kPanel];
-  PivotScratch<T> pivot;
-  i32 order[kWarp];
-};
+struct FrontScratch<T, kWarp, true> : WarpScratch<T> {};
 template <typename T>
 struct alignas(16) FrontScratch<T, kWarp, false> {
   T column[8 * kPanel];
@@ -134,12 +130,33 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
   return true;
 }
 
+// The same with interchanges; L and its inverse pass through the front's shared memory.
+template <typename T>
+WF_DEVICE void pivot_warp_front(T* a, int ld, const Front& f, const T* rule, WarpScratch<T>& s, const Target<T>& to) {
+  const int lane = lane_id(), below = f.rows - f.width;
+  T r[kPanel];
+  int at;
+  if (lane < kStats) s.stats[lane] = lane == kFailed ? -1 : 0;
+  load_symmetric(r, a, ld, f.rows);
+  pivot_in_registers(r, a, ld, f.rows, f.width, rule, s, at, to.diagonal, to.pivots);
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    if (k >= f.width && lane >= k && lane < f.rows) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
+  order_columns(r, a, ld, f.rows, f.width, at);
+  invert_unit(a, ld, f.width);
+  if (lane < kStats) to.stats[lane] = s.stats[lane] + (lane == kFailed && s.stats[lane] >= 0 ? static_cast<i32>(f.first) : 0);
+  __syncwarp();
+  for (int k = 0; k < f.width; ++k)
+    if (lane < f.rows) to.panel[k * f.ld + lane] = lane == k ? T(1) : a[k * ld + lane];
+}
+
 template <bool Pivoting, int Threads, typename T>
 WF_DEVICE void eliminate_front(T* a, int ld, int padded, const Front& f, const T* rule,
                                FrontScratch<T, Threads, Pivoting>& s, const Target<T>& to) {
   if constexpr (Threads == kWarp) {
     if (eliminate_in_registers<Pivoting>(a, ld, f, rule, s.column, to)) return;
-    if constexpr (Pivoting) pivot_front<Threads>(a, ld, padded, f, rule, static_cast<DirectScratch<T>*>(nullptr), s.pivot, s.order, to);
+    if constexpr (Pivoting) pivot_warp_front(a, ld, f, rule, s, to);
+    return;
   } else if constexpr (Pivoting) {
     pivot_front<Threads>(a, ld, padded, f, rule, &s.direct, s.pivot, s.order, to);
   } else {
