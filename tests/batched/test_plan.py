@@ -208,6 +208,9 @@ def test_read_only_inputs_compile_nothing_new():
 
 
 def test_a_torch_tensor_in_host_memory_is_refused():
-    torch = pytest.importorskip("torch")
+    class Tensor(np.ndarray):
+        """What the check goes by is the class's module; the real one is not needed for that."""
+
+    Tensor.__module__ = "torch"
     with pytest.raises(InvalidValueError, match="PyTorch tensor in host memory"):
-        batched.lu_solve_batched(torch.ones(1, 2, 2), torch.ones(1, 2, 1))
+        batched.lu_solve_batched(A.view(Tensor), B)
