@@ -201,6 +201,26 @@ def profile(s):
     return rows
 
 
+def profile_all(out, solvers, deadline):
+    """Profiles of three factorisations; returns how many failed."""
+    failed = 0
+    for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap2d_300 S ir0"):
+        if key not in solvers or perf_counter() > deadline:
+            continue
+        try:
+            rows = profile(solvers[key])
+            (out / f"profile {key}.json").write_text(json.dumps(rows))
+            total = {}
+            for kernel, threads, _, us in rows:
+                total[f"{kernel}/{threads}"] = total.get(f"{kernel}/{threads}", 0.0) + us
+            print(key, {k: round(v) for k, v in total.items()}, flush=True)
+            print("   ", " ".join(f"{k[:4]}{t}x{b}:{us}" for k, t, b, us in rows)[:1500], flush=True)
+        except Exception:
+            failed += 1
+            traceback.print_exc()
+    return failed
+
+
 def measure(out, cudss, limit):
     begun, failed, record = perf_counter(), 0, {}
     try:
@@ -248,19 +268,6 @@ def measure(out, cudss, limit):
     except Exception:
         failed += 1
         traceback.print_exc()
-    for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap2d_300 S ir0"):
-        if key not in solvers or perf_counter() - begun > limit:
-            continue
-        try:
-            rows = profile(solvers[key])
-            (out / f"profile {key}.json").write_text(json.dumps(rows))
-            total = {}
-            for kernel, threads, _, us in rows:
-                total[f"{kernel}/{threads}"] = total.get(f"{kernel}/{threads}", 0.0) + us
-            print(key, {k: round(v) for k, v in total.items()}, flush=True)
-            print("   ", " ".join(f"{k[:4]}{t}x{b}:{us}" for k, t, b, us in rows)[:1500], flush=True)
-        except Exception:
-            failed += 1
-            traceback.print_exc()
+    failed += profile_all(out, solvers, begun + limit)
     print(f"time took {perf_counter() - begun:.0f} s, {failed} failed")
     return 1 if failed else 0
