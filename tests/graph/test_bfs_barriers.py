@@ -45,10 +45,13 @@ def searches(folder):
     middle = Graph.from_edges(
         np.r_[np.zeros(300, int), np.arange(1, 301)], np.r_[np.arange(1, 301), np.arange(301, 601)]
     )
+    leaves = np.arange(2, 602)
+    twins = Graph.from_edges(np.r_[leaves % 2, 602, 602], np.r_[leaves, 0, 1])
     for graph, variants in (
         (kronecker(7, 6), ("classes", "batched", "direction", "persistent", "block")),
         (grid(12, 25), ("batched", "persistent")),
         (middle, ("batched", "persistent")),
+        (twins, ("classes",)),
     ):
         # Not vertex 0: the thread that clears it is the one that places it.
         source = int(np.flatnonzero(graph.degrees())[-1])
