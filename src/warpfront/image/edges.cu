@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(Threads)
   const Image image = image_at(src + k * src_stride, size, options, src_pitch, plane, step_of<F>);
   u8* p = dst + k * dst_stride + y * dst_pitch + x;
   u32 lanes[8];
-  if (!gray_pixels<F, 16>(image, y, x, lanes)) {
+  if (!gray_pixels<F, 16>(image, y, x, 0, lanes)) {
     WF_UNROLL_N(1)
     for (int i = 0; i < min_of(16, image.width - x); ++i) p[i] = static_cast<u8>(gray_at(image, F, y, x + i));
     return;

@@ -125,7 +125,6 @@ WF_DEVICE u32 half_greater(u32 a, u32 b) {
 #endif
 }
 
-constexpr u32 kHalf1024 = 0x64006400u;        // 1024 in both lanes; or-ing a whole number v < 1024 into it adds v
 constexpr u32 kHalfMinus3072 = 0xea00ea00u;   // -3072 in both lanes
 
 }  // namespace wf

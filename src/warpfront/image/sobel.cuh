@@ -63,7 +63,7 @@ WF_DEVICE void kept_of_sums(const Row& row, Kept& kept) {
   kept.set(odd, even);
 }
 
-// Without a blur: lanes x - 2 .. x + 9 straight from phase 1; p is at x - 4, a multiple of 8 bytes.
+// Without a blur: lanes x - 2 .. x + 9 straight from phase 1, halves 1024 + v already; p is at x - 4, a multiple of 8 bytes.
 WF_DEVICE void kept_of_lanes(const u32* p, Kept& kept) {
   u32 odd[5], even[4], words[8], lanes[6];
   WF_UNROLL
@@ -72,7 +72,7 @@ WF_DEVICE void kept_of_lanes(const u32* p, Kept& kept) {
     words[2 * k] = static_cast<u32>(two), words[2 * k + 1] = static_cast<u32>(two >> 32);
   }
   WF_UNROLL
-  for (int k = 0; k < 6; ++k) lanes[k] = words[k + 1] | kHalf1024;
+  for (int k = 0; k < 6; ++k) lanes[k] = words[k + 1];
   WF_UNROLL
   for (int k = 0; k < 5; ++k) odd[k] = __byte_perm(lanes[k], lanes[k + 1], 0x5432);
   WF_UNROLL

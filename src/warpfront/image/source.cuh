@@ -67,9 +67,11 @@ WF_DEVICE int border_index(int i, int n, int border) {
 // Twice OpenCV's 15-bit weights, so that the gray value is the third byte of the sum.
 constexpr u32 kRed = 19596, kGreen = 38470, kBlue = 7470, kGrayHalf = 32768;
 
+// `exponent`: what every lane has above its value, 0 or that of the half 1024 + v.
 struct GrayWeights {
-  u32 first_two, last, none_first, last_two, only_high;
-  WF_DEVICE explicit GrayWeights(bool reversed) {
+  u32 first_two, last, none_first, last_two, only_high, start, fill;
+  WF_DEVICE explicit GrayWeights(bool reversed, u32 exponent = 0) {
+    start = kGrayHalf | exponent << 24, fill = exponent * 0x01010101u;
     const u32 a = reversed ? kBlue : kRed, c = reversed ? kRed : kBlue;
     first_two = a | kGreen << 16, last = c, none_first = a << 16, last_two = kGreen | c << 16, only_high = c << 16;
   }
@@ -79,7 +81,7 @@ WF_DEVICE u32 lanes_of_sums(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
 
 // A pixel's three bytes at the low end of `word`.
 WF_DEVICE u32 gray_sum(u32 word, const GrayWeights& w) {
-  return dot_high(w.last, word, dot_low(w.first_two, word, kGrayHalf));
+  return dot_high(w.last, word, dot_low(w.first_two, word, w.start));
 }
 
 WF_DEVICE u32 gray_at(const Image& image, int format, int y, int x) {
@@ -132,7 +134,7 @@ WF_DEVICE void gray_packed3(const u8* p, bool aligned, const GrayWeights& weight
     const u32 a = w[3 * g], b = w[3 * g + 1], c = w[3 * g + 2];
     const u32 p0 = gray_sum(a, weights), p1 = gray_sum(__byte_perm(a, b, 0x6543), weights);
     const u32 p2 = gray_sum(__byte_perm(b, c, 0x5432), weights);
-    const u32 p3 = dot_high(weights.last_two, c, dot_low(weights.none_first, c, kGrayHalf));
+    const u32 p3 = dot_high(weights.last_two, c, dot_low(weights.none_first, c, weights.start));
     out[2 * g] = lanes_of_sums(p0, p1), out[2 * g + 1] = lanes_of_sums(p2, p3);
   }
 }
@@ -155,10 +157,10 @@ WF_DEVICE void gray_planar(const u8* p, i64 plane, bool aligned, const GrayWeigh
   WF_UNROLL
   for (int i = 0; i < Px / 4; ++i) {
     const u32 low = __byte_perm(a[i], b[i], 0x5140), high = __byte_perm(a[i], b[i], 0x7362);
-    const u32 p0 = dot_low(weights.last, c[i], dot_low(weights.first_two, low, kGrayHalf));
-    const u32 p1 = dot_low(weights.only_high, c[i], dot_high(weights.first_two, low, kGrayHalf));
-    const u32 p2 = dot_high(weights.last, c[i], dot_low(weights.first_two, high, kGrayHalf));
-    const u32 p3 = dot_high(weights.only_high, c[i], dot_high(weights.first_two, high, kGrayHalf));
+    const u32 p0 = dot_low(weights.last, c[i], dot_low(weights.first_two, low, weights.start));
+    const u32 p1 = dot_low(weights.only_high, c[i], dot_high(weights.first_two, low, weights.start));
+    const u32 p2 = dot_high(weights.last, c[i], dot_low(weights.first_two, high, weights.start));
+    const u32 p3 = dot_high(weights.only_high, c[i], dot_high(weights.first_two, high, weights.start));
     out[2 * i] = lanes_of_sums(p0, p1), out[2 * i + 1] = lanes_of_sums(p2, p3);
   }
 }
@@ -174,8 +176,8 @@ WF_DEVICE void gray_words(const u8* p, i64 plane, bool aligned, const GrayWeight
     load_words(p, aligned, w);
     WF_UNROLL
     for (int i = 0; i < Px / 4; ++i) {
-      out[2 * i] = __byte_perm(w[i], 0, 0x4140);
-      out[2 * i + 1] = __byte_perm(w[i], 0, 0x4342);
+      out[2 * i] = __byte_perm(w[i], weights.fill, 0x4140);
+      out[2 * i + 1] = __byte_perm(w[i], weights.fill, 0x4342);
     }
   } else if constexpr (F == kPlanar) {
     gray_planar<Px>(p, plane, aligned, weights, out);
@@ -188,7 +190,7 @@ WF_DEVICE void gray_words(const u8* p, i64 plane, bool aligned, const GrayWeight
 
 // The same for the pixels from (y, x) on, if they lie inside the image and their words may be read.
 template <int F, int Px>
-WF_DEVICE bool gray_pixels(const Image& image, int y, int x, u32 (&out)[Px / 2]) {
+WF_DEVICE bool gray_pixels(const Image& image, int y, int x, u32 exponent, u32 (&out)[Px / 2]) {
   constexpr int kStep = step_of<F>;
   const bool aligned = Px == 16 && image.options.aligned();
   const u8* p = image.base + y * image.pitch + static_cast<i64>(x) * kStep;
@@ -196,7 +198,7 @@ WF_DEVICE bool gray_pixels(const Image& image, int y, int x, u32 (&out)[Px / 2])
   if (x < 0 || x + Px > image.width || !words_inside(image, p, Px * kStep, aligned) ||
       !words_inside(image, p + planes, Px * kStep, aligned))
     return false;
-  gray_words<F, Px>(p, image.plane, aligned, GrayWeights(image.options.reversed()), out);
+  gray_words<F, Px>(p, image.plane, aligned, GrayWeights(image.options.reversed(), exponent), out);
   return true;
 }
 

@@ -69,18 +69,22 @@ WF_DEVICE void keep_lanes(const u32 (&lanes)[Px / 2], u32* p) {
   }
 }
 
+// Without a blur phase 3 takes the gray lanes as halves: they come with an exponent.
+template <int R>
+constexpr u32 exponent_of = R == 0 ? 0x64 : 0;
+
 // One granule of phase 1: Px pixels of virtual row v from virtual column x on; what no later phase uses becomes zero.
-template <int F, int Px>
+template <int F, int R, int Px>
 WF_DEVICE void fill_granule(const Image& image, int v, int x, int first, int last, u32* p) {
   const int y = border_index(v, image.height, image.options.border());
   u32 lanes[Px / 2];
   WF_UNROLL
-  for (int i = 0; i < Px / 2; ++i) lanes[i] = 0;
+  for (int i = 0; i < Px / 2; ++i) lanes[i] = exponent_of<R> * 0x01000100u;
   const bool used = y >= 0 && x + Px > first && x < last;
-  if (used && !gray_pixels<F, Px>(image, y, x, lanes)) {
+  if (used && !gray_pixels<F, Px>(image, y, x, exponent_of<R>, lanes)) {
     WF_UNROLL_N(1)
     for (int i = 0; i < Px / 2; ++i) {
-      u32 word = 0;
+      u32 word = exponent_of<R> * 0x01000100u;
       WF_UNROLL_N(1)
       for (int k = 0; k < 2; ++k) {
         const int at = x + 2 * i + k;
@@ -101,9 +105,9 @@ struct Needed {
 
 // Phase 1 for `Count` granules of Px pixels in every row, the k-th from column `from(k)` on. Plain: their words lie inside
 // the image, and only rows may be virtual.
-template <int F, int Px, int Count, int Rows, int Words, int Threads, bool Plain, typename From>
+template <int F, int R, int Px, int Count, int Rows, int Words, int Threads, bool Plain, typename From>
 WF_DEVICE void fill_columns(const Image& image, const Needed& needed, u32* gray, From from) {
-  const GrayWeights weights(image.options.reversed());
+  const GrayWeights weights(image.options.reversed(), exponent_of<R>);
   const bool aligned = Px == 16 && image.options.aligned();
   const u8* const origin = image.base + static_cast<i64>(needed.x0) * step_of<F>;
   for (int item = static_cast<int>(threadIdx.x); item < Rows * Count; item += Threads) {
@@ -113,12 +117,12 @@ WF_DEVICE void fill_columns(const Image& image, const Needed& needed, u32* gray,
       const int y = needed.rows_inside ? v : border_index(v, image.height, image.options.border());
       u32 lanes[Px / 2];
       WF_UNROLL
-      for (int i = 0; i < Px / 2; ++i) lanes[i] = 0;
+      for (int i = 0; i < Px / 2; ++i) lanes[i] = exponent_of<R> * 0x01000100u;
       const u8* const q = origin + y * image.pitch + column * step_of<F>;
       if (y >= 0) gray_words<F, Px>(q, image.plane, aligned, weights, lanes);
       keep_lanes<Px>(lanes, p);
     } else {
-      fill_granule<F, Px>(image, v, needed.x0 + column, needed.first, row < needed.rows ? needed.last : needed.first, p);
+      fill_granule<F, R, Px>(image, v, needed.x0 + column, needed.first, row < needed.rows ? needed.last : needed.first, p);
     }
   }
 }
@@ -139,14 +143,14 @@ WF_DEVICE void fill_gray(const Image& image, int x0, int y0, u32* gray) {
   u32* const at = gray + G::kLead / 2;
   // Words of aligned granules hold nothing but their pixels.
   if (sides_inside || (image.options.aligned() && right <= image.width)) {
-    fill_columns<F, 16, kInner, kRows, kWords, Threads, true>(image, needed, at, inner);
+    fill_columns<F, R, 16, kInner, kRows, kWords, Threads, true>(image, needed, at, inner);
   } else {
-    fill_columns<F, 16, kInner, kRows, kWords, Threads, false>(image, needed, at, inner);
+    fill_columns<F, R, 16, kInner, kRows, kWords, Threads, false>(image, needed, at, inner);
   }
   if (sides_inside) {
-    fill_columns<F, kPx, kOuter, kRows, kWords, Threads, true>(image, needed, at, outer);
+    fill_columns<F, R, kPx, kOuter, kRows, kWords, Threads, true>(image, needed, at, outer);
   } else {
-    fill_columns<F, kPx, kOuter, kRows, kWords, Threads, false>(image, needed, at, outer);
+    fill_columns<F, R, kPx, kOuter, kRows, kWords, Threads, false>(image, needed, at, outer);
   }
 }
 
