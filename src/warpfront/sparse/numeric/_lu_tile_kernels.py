@@ -102,7 +102,6 @@ def _add_columns(state, job, block, size, place, begin, end):
             upper[pj + place[i] * ld] += source[i]
 
 
-
 @njit(cache=True, nogil=True)
 def run_lu_tile(rule, state, tid, job, tile):
     """One tile of a job."""

@@ -171,6 +171,8 @@ def _keep_delayed_overload(rule, state, s):
         block = node[s, BLOCK_AT]
         for j in range(done, full):
             for i in range(j, ld):
-                state.stack[block + i - done + (j - done) * size] = state.panel[node[s, PANEL_AT] + i + j * ld]
+                state.stack[block + i - done + (j - done) * size] = state.panel[
+                    node[s, PANEL_AT] + i + j * ld
+                ]
 
     return symmetric

@@ -255,7 +255,14 @@ def _front(rule, plan, state, tid, team, s, root):
     keep_delayed(rule, state, s)
     if below > 0:
         cost = below * below * done // 2
-        share(rule, state, tid, team, Job(CONTRIBUTION, s, 0, done, contribution_tiles(rule, below), -1, 0, 0), cost)
+        share(
+            rule,
+            state,
+            tid,
+            team,
+            Job(CONTRIBUTION, s, 0, done, contribution_tiles(rule, below), -1, 0, 0),
+            cost,
+        )
         _add_children(rule, plan, state, tid, team, s, False)
     _pop_children(plan, state, tid, s)
     return True

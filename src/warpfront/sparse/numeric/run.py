@@ -58,7 +58,9 @@ def run_walk(
         def body(tid: int, rule: Any = rule, buffers: FactorState = buffers) -> None:
             walk.walk(rule, symbolic.plan, buffers, tid, threads)
 
-        if room == NO_ROOM and symbolic.max_front < walk.SMALL:  # no BLAS call; a delayed pivot could bring one
+        if (
+            room == NO_ROOM and symbolic.max_front < walk.SMALL
+        ):  # no BLAS call; a delayed pivot could bring one
             run_threads(threads, body)
         else:
             with single_threaded_blas():
