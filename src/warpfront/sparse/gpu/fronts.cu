@@ -8,7 +8,7 @@
 // rows below | trailing update | written out, before the next front of a subtree overwrites. A child's block that an
 // earlier front of the same subtree wrote is visible behind that last barrier.
 // Literature: Duff and Reid (1983), multifrontal elimination; docs/sparse_gpu.md for the design.
-#include "pivoted_warp.cuh"
+#include "pivoted.cuh"
 
 using namespace wf;
 
@@ -98,29 +98,31 @@ struct FrontScratch<T, Threads, false> {
   DirectScratch<T> direct;
 };
 template <typename T>
-struct FrontScratch<T, kWarp, true> : WarpScratch<T> {};
+struct FrontScratch<T, kWarp, true> {
+  T column[4 * kPanel];
+  PivotScratch<T> pivot;
+  i32 order[kWarp];
+};
 template <typename T>
-struct alignas(16) FrontScratch<T, kWarp, false> {
-  T column[8 * kPanel];
+struct FrontScratch<T, kWarp, false> {
+  T column[4 * kPanel];
 };
 
-// A front of at most 32 rows, a row a lane, in registers from here to global memory. False: refused; what was
-// written is of no use.
+// A front of at most 32 rows, a row a lane, in registers from here to global memory. False: refused, nothing written.
 template <bool Indefinite, typename T>
 WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const T* rule, T* columns, const Target<T>& to) {
   const int lane = lane_id(), below = f.rows - f.width;
-  const bool inside = lane < f.rows;
-  T r[kPanel], d = T(1);
+  T r[kPanel], y[kPanel], d;
   load_symmetric(r, a, ld, f.rows);
-  const int bad = eliminate_direct<Indefinite>(r, f.rows, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
-                                               Indefinite ? rule[kThreshold] : T(0), [&](int j, T pivot, T l, T y) {
-                                                 if (lane == j) d = pivot;
-                                                 if (inside) to.panel[j * f.ld + lane] = lane > j ? l : y;
-                                               });
+  const int bad = eliminate_direct<Indefinite>(r, y, d, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
+                                               Indefinite ? rule[kThreshold] : T(0));
   if (Indefinite && bad >= 0) return false;
   WF_UNROLL
-  for (int k = 0; k < kPanel; ++k)
-    if (inside && k < below && lane - f.width >= k) to.block[packed_at(below, k) + lane - f.width] = r[k];
+  for (int k = 0; k < kPanel; ++k) {
+    if (lane >= f.rows || k >= f.rows) continue;
+    if (k < f.width) to.panel[k * f.ld + lane] = lane > k ? r[k] : lane < k ? y[k] : T(1);
+    else if (lane >= k) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
+  }
   if (lane < f.width) {
     to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
     to.pivots[2 * lane] = lane, to.pivots[2 * lane + 1] = 1;
@@ -130,33 +132,12 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
   return true;
 }
 
-// The same with interchanges; L and its inverse pass through the front's shared memory.
-template <typename T>
-WF_DEVICE void pivot_warp_front(T* a, int ld, const Front& f, const T* rule, WarpScratch<T>& s, const Target<T>& to) {
-  const int lane = lane_id(), below = f.rows - f.width;
-  T r[kPanel];
-  int at;
-  if (lane < kStats) s.stats[lane] = lane == kFailed ? -1 : 0;
-  load_symmetric(r, a, ld, f.rows);
-  pivot_in_registers(r, a, ld, f.rows, f.width, rule, s, at, to.diagonal, to.pivots);
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k)
-    if (k >= f.width && lane >= k && lane < f.rows) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
-  order_columns(r, a, ld, f.rows, f.width, at);
-  invert_unit(a, ld, f.width);
-  if (lane < kStats) to.stats[lane] = s.stats[lane] + (lane == kFailed && s.stats[lane] >= 0 ? static_cast<i32>(f.first) : 0);
-  __syncwarp();
-  for (int k = 0; k < f.width; ++k)
-    if (lane < f.rows) to.panel[k * f.ld + lane] = lane == k ? T(1) : a[k * ld + lane];
-}
-
 template <bool Pivoting, int Threads, typename T>
 WF_DEVICE void eliminate_front(T* a, int ld, int padded, const Front& f, const T* rule,
                                FrontScratch<T, Threads, Pivoting>& s, const Target<T>& to) {
   if constexpr (Threads == kWarp) {
     if (eliminate_in_registers<Pivoting>(a, ld, f, rule, s.column, to)) return;
-    if constexpr (Pivoting) pivot_warp_front(a, ld, f, rule, s, to);
-    return;
+    if constexpr (Pivoting) pivot_front<Threads>(a, ld, padded, f, rule, static_cast<DirectScratch<T>*>(nullptr), s.pivot, s.order, to);
   } else if constexpr (Pivoting) {
     pivot_front<Threads>(a, ld, padded, f, rule, &s.direct, s.pivot, s.order, to);
   } else {

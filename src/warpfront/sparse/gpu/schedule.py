@@ -188,7 +188,7 @@ def make_plan(
     children["below"], children["front"] = below[kids], kids
     entries = np.zeros(plan.a_slot.size, ENTRY)
     entries["slot"], entries["row"], entries["col"] = plan.a_slot, plan.a_row, plan.a_col
-    made = _Launches(fronts, plan.a_col, level, wide, pivoting, itemsize, limit, chunk, device.sms)
+    made = _Launches(fronts, plan.a_col, level, wide, pivoting, itemsize, limit, chunk)
     made.build(parent, root, first, weight, flops)
     return GpuPlan(
         symbolic.n, pivoting, fronts, children, entries, made.all_items(), maps, below_ind, tuple(made.launches),
@@ -231,11 +231,10 @@ class _Launches:
 
     def __init__(
         self, fronts: NDArray[Any], a_col: NDArray[Any], level: NDArray[Any], wide: NDArray[Any], pivoting: bool,
-        itemsize: int, limit: int, chunk: int, sms: int,
+        itemsize: int, limit: int, chunk: int,
     ) -> None:  # fmt: skip
         self.fronts, self.a_col, self.level, self.wide = fronts, a_col, level, wide
         self.pivoting, self.itemsize, self.limit, self.chunk = pivoting, itemsize, limit, chunk
-        self.sms = sms
         self.launches: list[Launch] = []
         self.items: list[NDArray[Any]] = []
         self.count = 0
@@ -264,17 +263,22 @@ class _Launches:
         order = order[takes_part[order]]
         for level in range(int(self.level.max(initial=-1)) + 1):
             here = order[self.level[order] == level]
-            for group, plain, pivoted in self.classes(here):
-                after = set().union(*(waits[s] for s in group.tolist() if root[s] < 0))
-                items: Rows = [
-                    (int(first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
-                ]
-                shared = front_bytes(
-                    int(max(self.fronts["rows"][a[0] : a[1] + 1].max() for a in items)), self.itemsize
-                )
-                done[group] = self.add(
-                    "fronts", pivoted if self.pivoting else plain, shared, items, after, level
-                )
+            rows = self.fronts["rows"][here]
+            least = 0
+            for most, plain, pivoted in CLASSES:
+                group = here[(rows > least) & (rows <= most) & ~self.wide[here]]
+                least = most
+                if group.size:
+                    after = set().union(*(waits[s] for s in group.tolist() if root[s] < 0))
+                    items: Rows = [
+                        (int(first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
+                    ]
+                    shared = front_bytes(
+                        int(max(self.fronts["rows"][a[0] : a[1] + 1].max() for a in items)), self.itemsize
+                    )
+                    done[group] = self.add(
+                        "fronts", pivoted if self.pivoting else plain, shared, items, after, level
+                    )
             group = here[self.wide[here]]
             if group.size:
                 done[group] = self.wide_fronts(
@@ -284,36 +288,18 @@ class _Launches:
                 if parent[s] >= 0:
                     waits[parent[s]].add(int(done[s]))
 
-    def classes(self, here: NDArray[Any]) -> list[tuple[NDArray[Any], int, int]]:
-        """Small fronts of a level by class, with the class's threads; what a warp holds stays apart.
-
-        A class joins the next larger one where the device runs both at once: one launch fewer to wait for.
-        """
-        rows, least = self.fronts["rows"][here], 0
-        found: list[tuple[NDArray[Any], int, int]] = []
-        for most, plain, pivoted in CLASSES:
-            group = here[(rows > least) & (rows <= most) & ~self.wide[here]]
-            least = most
-            if group.size:
-                if found and found[-1][1] > 32 and found[-1][0].size + group.size <= self.sms:
-                    group = np.concatenate([group, found.pop()[0]])
-                found.append((group, plain, pivoted))
-        return found
-
     def wide_fronts(self, group: list[int], after: set[int], level: int) -> int:
         """Assembly, then chunk by chunk strips and the update behind them, then contribution blocks."""
         items: Rows = [item for s in group for item in self.assembly_items(s)]
         last = self.add("assemble", 128, 0, items, after, level)
         widest = int(self.fronts["width"][group].max())
         tile_bytes = 2 * 2 * 32 * 68 * self.itemsize
-        # One chunk where it does; beyond that, narrower ones leave more of the work to tiles.
-        chunk = self.chunk if widest <= self.chunk else max(TILE, self.chunk // 2)
-        for begin in range(0, widest, chunk):
+        for begin in range(0, widest, self.chunk):
             live = [s for s in group if self.fronts["width"][s] > begin]
-            columns = min(chunk, widest - begin)
-            items = self.strip_items(live, begin, chunk)
+            columns = min(self.chunk, widest - begin)
+            items = self.strip_items(live, begin)
             last = self.add("strips", 256, strip_bytes(columns, self.itemsize), items, {last}, level)
-            end = begin + chunk
+            end = begin + self.chunk
             items = [
                 item
                 for s in live
@@ -351,13 +337,13 @@ class _Launches:
             ]
         return items
 
-    def strip_items(self, live: list[int], begin: int, chunk: int) -> Rows:
+    def strip_items(self, live: list[int], begin: int) -> Rows:
         """Diagonal strips of all fronts first: a strip waits for smaller block indices only."""
         diagonal: list[tuple[int, tuple[int, ...]]] = []
         rest: Rows = []
         for s in live:
             width, rows = int(self.fronts["width"][s]), int(self.fronts["rows"][s])
-            end = min(width, begin + chunk)
+            end = min(width, begin + self.chunk)
             blocks = -(-(end - begin) // PANEL)
             for i in range(blocks):
                 row = begin + i * PANEL

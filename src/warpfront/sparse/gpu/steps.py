@@ -16,7 +16,6 @@ __all__ = ["Step", "Tables", "Tolerances", "factor_steps", "make_tables", "solve
 
 THREADS, ROW_LANES = 256, 8
 SWEEP_THREADS = 128
-FEW = 1024  # small fronts of a level that one launch takes, whatever their rows
 SCALING_SWEEPS = 3
 STATE = 16
 
@@ -211,10 +210,7 @@ def solve_items(plan: GpuPlan) -> tuple[NDArray[np.void], list[list[tuple[str, i
         small, wide = here[~plan.wide[here]], here[plan.wide[here]].tolist()
         forward: list[tuple[str, int, int, int]] = []
         backward: list[tuple[str, int, int, int]] = []
-        warps, teams = small[rows[small] <= 32], small[rows[small] > 32]
-        if teams.size and small.size <= FEW:  # one launch fewer to wait for
-            warps, teams = small[:0], small
-        for threads, group in ((32, warps), (SWEEP_THREADS, teams)):
+        for threads, group in ((32, small[rows[small] <= 32]), (SWEEP_THREADS, small[rows[small] > 32])):
             ranges: list[tuple[int, ...]] = [
                 (int(plan.first[s]) if plan.root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
             ]
