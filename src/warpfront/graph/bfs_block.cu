@@ -34,46 +34,20 @@ WF_DEVICE packed_graph layout(unsigned char* memory, u32 n, u32 packed_bytes) {
   return g;
 }
 
-// Device memory to shared memory, four chunks a thread under way at once.
-template <int Threads>
-WF_DEVICE void fetch(unsigned char* to, const unsigned char* from, u32 bytes) {
-  constexpr u32 kStep = Threads * 16;
-  for (u32 k = threadIdx.x * 16; k < bytes; k += 4 * kStep) {
-    vec16 v[4];
-    WF_UNROLL
-    for (u32 i = 0; i < 4; ++i)
-      if (k + i * kStep < bytes) v[i] = load16(from + k + i * kStep);
-    WF_UNROLL
-    for (u32 i = 0; i < 4; ++i)
-      if (k + i * kStep < bytes) store16(to + k + i * kStep, v[i]);
-  }
-}
-
 // The frontier's vertices by groups of 4 to 32 neighbouring threads, which share a vertex's arcs.
 template <int Threads>
 WF_DEVICE void push_block(const packed_graph& g, u32 begin, u32 end, u32 next, u32* counter) {
   constexpr int kSmall = 2, kLarge = 5;  // logarithms of the group's size
-  constexpr u32 kAtOnce = 4;
   const int room = __clz(static_cast<int>(end - begin)) - __clz(Threads) - 1;
   const int shift = room < kSmall ? kSmall : room > kLarge ? kLarge : room;
   const u32 each = 1u << shift, sub = threadIdx.x & (each - 1);
   for (u32 k = begin + (threadIdx.x >> shift); k < end; k += Threads >> shift) {
     const u32 u = g.queue[k], mine = next << 16 | u;
     const u32 last = g.ptr[u + 1];
-    // Four arcs at a time: their reads, and then their atomics, are under way together.
-    for (u32 e = g.ptr[u] + sub; e < last; e += kAtOnce * each) {
-      u32 v[kAtOnce], held[kAtOnce];
-      WF_UNROLL
-      for (u32 i = 0; i < kAtOnce; ++i) v[i] = e + i * each < last ? g.ind[e + i * each] : u;
-      WF_UNROLL
-      for (u32 i = 0; i < kAtOnce; ++i) held[i] = peek_shared(g.key + v[i]);
-      WF_UNROLL
-      for (u32 i = 0; i < kAtOnce; ++i)
-        if (held[i] > mine) held[i] = atomicMin(g.key + v[i], mine);
-        else held[i] = 0;
-      WF_UNROLL
-      for (u32 i = 0; i < kAtOnce; ++i)
-        if (held[i] == kNoVertex) g.queue[end + place(counter)] = static_cast<u16>(v[i]);
+    for (u32 e = g.ptr[u] + sub; e < last; e += each) {
+      const u32 v = g.ind[e];
+      if (peek_shared(g.key + v) <= mine) continue;
+      if (atomicMin(g.key + v, mine) == kNoVertex) g.queue[end + place(counter)] = static_cast<u16>(v);
     }
   }
 }
@@ -82,7 +56,7 @@ WF_DEVICE void push_block(const packed_graph& g, u32 begin, u32 end, u32 next, u
 
 // control: kLevels, kReached, kReachedArcs and kDepth are written, and the log's rows (no times).
 template <int Threads>
-__global__ void __launch_bounds__(Threads, 1)
+__global__ void __launch_bounds__(Threads)
     bfs_block(const void* packed, int* dist, int* parent, unsigned long long* control, const long long* sources,
               long long first, long long n_sources, int n_, int packed_bytes, int stop) {
   using namespace wf;
@@ -90,9 +64,10 @@ __global__ void __launch_bounds__(Threads, 1)
   __shared__ u32 counter[3];
   __shared__ u64 scratch[kMaxWarps];
   const u32 n = static_cast<u32>(n_), bytes = static_cast<u32>(packed_bytes);
-  const u32 rows = static_cast<u32>(control[kLogRows]);
   const packed_graph g = layout(memory, n, bytes);
-  fetch<Threads>(memory, static_cast<const unsigned char*>(packed), bytes);
+  const unsigned char* const from = static_cast<const unsigned char*>(packed);
+  WF_UNROLL_N(4)
+  for (u32 k = threadIdx.x * 16; k < bytes; k += Threads * 16) store16(memory + k, load16(from + k));
   for (u32 v = threadIdx.x; v < n; v += Threads) g.key[v] = kNoVertex;
   if (threadIdx.x < 3) counter[threadIdx.x] = 0;
   __syncthreads();
@@ -102,6 +77,7 @@ __global__ void __launch_bounds__(Threads, 1)
     g.queue[k] = static_cast<u16>(v);
   }
   __syncthreads();
+  const u32 rows = static_cast<u32>(control[kLogRows]);
   u32 begin = 0, end = static_cast<u32>(n_sources), level = 0;
   while (begin < end && level < static_cast<u32>(stop)) {
     if (threadIdx.x == 0) counter[(level + 1) % 3] = 0;
