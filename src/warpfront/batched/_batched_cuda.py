@@ -47,16 +47,24 @@ MAX_N, MAX_NRHS = 32, 8
 SERIAL_THREADS = 128
 WARP = 32
 # Variants whose sanitizer suite has not passed on a device yet.
-EXPERIMENTAL = frozenset(VARIANTS)
+EXPERIMENTAL: frozenset[str] = frozenset()
 # No contraction, whatever a kernel's author forgot: status and pivots must agree with the CPU.
 OPTIONS = compiling.CompileOptions(fma=False)
 
-# Lanes for a system of the packed variant, by method and element bytes: ((largest n, lanes), …).
+# Lanes for a system of the packed variant, by method and element bytes: ((largest n, largest nrhs, lanes), …),
+# from the record of the H200.
 PACKED_LANES = {
-    ("cholesky", 4): ((8, 4), (16, 8), (32, 16)),
-    ("cholesky", 8): ((8, 8), (16, 8), (32, 16)),
-    ("lu", 4): ((8, 4), (16, 8), (32, 16)),
-    ("lu", 8): ((8, 8), (16, 8), (32, 16)),
+    ("cholesky", 4): ((8, 4, 4), (8, 8, 8), (24, 8, 8), (32, 8, 16)),
+    ("cholesky", 8): ((8, 2, 4), (8, 8, 8), (16, 8, 8), (32, 8, 16)),
+    ("lu", 4): ((8, 4, 4), (8, 8, 8), (24, 8, 8), (32, 8, 16)),
+    ("lu", 8): ((8, 2, 4), (8, 8, 8), (16, 8, 8), (32, 8, 16)),
+}
+# Blocks to fit a multiprocessor where bounding registers paid: (method, element bytes, lanes, single right-hand side)
+# -> (smallest n, largest n, blocks).
+RESIDENT = {
+    ("cholesky", 4, 16, True): (25, 32, 20),
+    ("lu", 4, 16, True): (25, 32, 20),
+    ("lu", 4, 8, True): (9, 16, 32),
 }
 
 
@@ -137,14 +145,16 @@ class Plan:
     tail: tuple[int, ...]
 
 
-def packed_lanes(method: str, n: int, itemsize: int) -> int:
+def packed_lanes(method: str, n: int, nrhs: int, itemsize: int) -> int:
     """Return the lanes the packed variant gives a system."""
-    return next(lanes for largest, lanes in PACKED_LANES[method, itemsize] if n <= largest)
+    table = PACKED_LANES[method, itemsize]
+    return next(lanes for most_n, most_nrhs, lanes in table if n <= most_n and nrhs <= most_nrhs)
 
 
-def resident_blocks(method: str, n: int, itemsize: int, lanes: int) -> int:
+def resident_blocks(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> int:
     """Return how many blocks are to fit a multiprocessor: the compiler keeps a lane's registers within that."""
-    return 1
+    least, most, blocks = RESIDENT.get((method, itemsize, lanes, nrhs == 1), (1, 0, 1))
+    return blocks if least <= n <= most else 1
 
 
 @lru_cache(maxsize=4096)
@@ -268,11 +278,11 @@ def _warp(p: BatchedProblem, variant: str, lanes: int | None, resident: int | No
         )
     if variant == "warp" and lanes not in (None, WARP):
         raise InvalidValueError("the warp variant gives a system 32 lanes; ask for packed")
-    lanes = WARP if variant == "warp" else lanes or packed_lanes(p.method, p.n, itemsize)
+    lanes = WARP if variant == "warp" else lanes or packed_lanes(p.method, p.n, p.nrhs, itemsize)
     systems = WARP // lanes
     stride = system_stride(p.n, lanes, itemsize)
     aligned = "true" if p.aligned else "false"
-    blocks = resident or resident_blocks(p.method, p.n, itemsize, lanes)
+    blocks = resident or resident_blocks(p.method, p.n, p.nrhs, itemsize, lanes)
     expression = (
         f"{p.method}_warp<{kind}, {p.n}, {p.nrhs}, {lanes}, {p.n | 1}, {stride}, {aligned}, {blocks}>"
     )
