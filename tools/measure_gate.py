@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from time import thread_time
 
 os.environ["WARPFRONT_THREADS"] = "1"
 
@@ -55,15 +56,41 @@ def rates(kind, pairs, samples):
     return found
 
 
+def best(state, calls=9):
+    """Return the least processor time of several calls: what is left of a loaded machine's noise is small."""
+    found = []
+    for _ in range(calls):
+        start = thread_time()
+        transpose(state[0], out=state[1])
+        found.append(thread_time() - start)
+    return min(found)
+
+
+def rates_of_best(kind, pairs, samples):
+    """As `rates`, each sample the best of nine calls."""
+    sides = [case(BATCH["equal"]).make(), case(BATCH[kind]).make()]
+    counts, seconds, ratios = Counter(), [], []
+    for _ in range(pairs):
+        taken = [[best(side) for side in sides] for _ in range(samples)]
+        base, new = (collected(column, clock="wall") for column in zip(*taken, strict=True))
+        one = gate.judge(base, new)
+        counts[one.verdict] += 1
+        seconds.append(one.new_seconds)
+        ratios.append(one.ratio)
+    return {"best of nine, processor time": (counts, seconds, ratios)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--samples", type=int, default=15)
+    parser.add_argument("--best", action="store_true", help="each sample the best of nine calls")
     parser.add_argument("-o", "--output", type=Path, default=None)
     asked = parser.parse_args()
     rows = []
     for kind, batch in BATCH.items():
-        for clock, (counts, seconds, ratios) in rates(kind, asked.pairs, asked.samples).items():
+        found = rates_of_best if asked.best else rates
+        for clock, (counts, seconds, ratios) in found(kind, asked.pairs, asked.samples).items():
             values = {
                 "pairs": asked.pairs,
                 **{name: counts[name] for name in ("same", "faster", "slow", "ambiguous")},
@@ -77,7 +104,12 @@ def main():
                 Row(case, "verdicts on a pair", shapes, "float32", "ones", None, ["gate"], {"gate": found})
             )
     if asked.output is not None:
-        write(cpu_record("gate", rows, {"pairs": asked.pairs, "samples": asked.samples}), asked.output)
+        write(
+            cpu_record(
+                "gate_best" if asked.best else "gate", rows, {"pairs": asked.pairs, "samples": asked.samples}
+            ),
+            asked.output,
+        )
     return 0
 
 
