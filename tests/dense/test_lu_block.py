@@ -7,16 +7,17 @@ import scipy.linalg
 from warpfront.dense import _lu_block_cuda as plan
 from warpfront.dense._lu_cpu import row_order
 
-DTYPES = ("float32", "float64")
+DTYPES = ("float32",)
 
 
 def test_plan():
     assert plan.plan_block("float32", 2048, 128, 132).expression == "lu_block<float, 4, 8>"
-    assert plan.plan_block("float64", 1025, 64, 132).expression == "lu_block<double, 4, 8>"
     assert plan.plan_block("float32", 500, 128, 132).blocks == 112
     assert plan.plan_block("float32", 500, 16, 132).blocks == 1
-    assert plan.supported("float32", 8192)
-    assert not plan.supported("float32", 8193)
+    assert plan.supported("float32", 2048)
+    assert not plan.supported("float32", 2049)
+    assert not plan.supported("float64", 100)
+    assert plan.solves_blocks("float64", 16384)
     assert not plan.supported("complex64", 10)
 
 
@@ -65,9 +66,9 @@ def test_zero_pivot_is_named():
     from warpfront.backend.simt import Simt
 
     n = 20
-    a = np.random.default_rng(0).standard_normal((n, n))
+    a = np.random.default_rng(0).standard_normal((n, n)).astype(np.float32)
     a[5] = 0  # column 5
-    made = plan.plan_block("float64", n, n, 2, 64)
+    made = plan.plan_block("float32", n, n, 2, 64)
     zero = np.full(1, -1, np.int32)
     buffers = [
         np.zeros(n, np.int32),
@@ -119,8 +120,8 @@ def test_all_instantiations_build(arch):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [65, 513, 1030, 2100, 4500])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [65, 513, 1030, 2040, 2100])
 def test_large_systems_on_the_device(n, dtype):
     import cupy
 

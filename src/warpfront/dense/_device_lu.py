@@ -101,7 +101,11 @@ class DeviceLU:
             self._sweep_small(x)
         elif self.order <= BATCHED_ORDER and len(self.lu) >= BATCHED_COUNT:
             self._sweep_batched(x, trans)
-        elif trans == "N" and x.shape[1] >= MANY_COLUMNS and blocks.supported(self.lu.dtype.name, self.order):
+        elif (
+            trans == "N"
+            and x.shape[1] >= MANY_COLUMNS
+            and blocks.solves_blocks(self.lu.dtype.name, self.order)
+        ):
             for k in range(len(x)):
                 x[k] = blocks.solve_blocks(self.lu[k], self.pivots[k], x[k])
         else:

@@ -17,18 +17,18 @@ __all__ = [
     "instantiations",
     "plan_block",
     "solve_blocks",
+    "solves_blocks",
     "subset",
     "supported",
 ]
 
 SOURCE = Path(__file__).parent / "lu_block.cu"
 THREADS, EXCHANGE_THREADS = 512, 256
-# Rows a thread, columns of a panel: what 64 registers of data hold.
-SHAPES = {
-    "float32": ((1, 16), (2, 16), (4, 8), (8, 8), (16, 4)),
-    "float64": ((1, 16), (2, 16), (4, 8), (8, 4)),
-}
+# Rows a thread, columns of a panel: what 64 registers of data hold. Larger orders, and float64, are no faster than
+# cuSOLVER this way (profile of tools/device/dense.py).
+SHAPES = {"float32": ((1, 16), (2, 16), (4, 8))}
 CUDA_TYPES = {"float32": "float", "float64": "double"}
+MAX_ORDER_SOLVE = 16384  # two integers a row in shared memory
 SIGNATURES = {"lu_block": "pqiiippppp", "lu_exchange": "pqiiipi", "lu_order": "ppi"}
 
 
@@ -55,13 +55,18 @@ class BlockPlan:
 
 
 def supported(dtype: str, n: int) -> bool:
-    """Whether a matrix's first block column fits the registers of one block."""
+    """Whether a matrix's block columns are ours: where they fit the registers of one block."""
     return dtype in SHAPES and n <= SHAPES[dtype][-1][0] * THREADS
+
+
+def solves_blocks(dtype: str, n: int) -> bool:
+    """Whether `solve_blocks` takes a factor, ours or cuSOLVER's."""
+    return dtype in CUDA_TYPES and n <= MAX_ORDER_SOLVE
 
 
 def block_columns(n: int) -> int:
     """Return the columns of a block: the products want them wide, the panels narrow."""
-    return 64 if n <= 512 else 128 if n <= 2048 else 256
+    return 64 if n <= 512 else 128
 
 
 def plan_block(dtype: str, rows: int, wide: int, sm_count: int, threads: int = THREADS) -> BlockPlan:
@@ -74,7 +79,7 @@ def plan_block(dtype: str, rows: int, wide: int, sm_count: int, threads: int = T
 def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return all that can be launched: (file, expressions, least architecture)."""
     names = [f"lu_block<{CUDA_TYPES[d]}, {r}, {w}>" for d, shapes in SHAPES.items() for r, w in shapes]
-    names += [f"lu_exchange<{kind}>" for kind in CUDA_TYPES.values()]
+    names += [f"lu_exchange<{CUDA_TYPES[d]}>" for d in SHAPES]
     return [(SOURCE, (*names, "lu_order"), 75)]
 
 
@@ -87,8 +92,11 @@ def all_instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
 
 def subset() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return every kernel once: the largest instantiations take seconds to compile."""
+    from warpfront.dense import _lu_small_cuda as small
+
     return [
-        (SOURCE, ("lu_block<float, 16, 4>", "lu_block<double, 8, 4>", "lu_exchange<float>", "lu_order"), 75)
+        (SOURCE, ("lu_block<float, 4, 8>", "lu_exchange<float>", "lu_order"), 75),
+        *small.instantiations(),
     ]
 
 
@@ -104,7 +112,7 @@ def factor_blocks(lu: Any, pivots: Any, zero: Any) -> None:
 
     Parameters
     ----------
-    lu : cupy float32 or float64 [n, n]
+    lu : cupy float32 [n, n]
     pivots : cupy int32 [n]
         Written, counted from 1.
     zero : cupy int32 [1]
@@ -165,14 +173,12 @@ def _update(lu: Any, first: int, wide: int) -> None:
     from cupy.cuda import device
     from cupy_backends.cuda.libs import cublas
 
-    n, item, letter = len(lu), lu.itemsize, "s" if lu.itemsize == 4 else "d"
+    n, item = len(lu), lu.itemsize
     scalars = np.array([-1, 1], lu.dtype)
     minus, one = scalars.ctypes.data, scalars.ctypes.data + item
     handle, rest = device.get_cublas_handle(), n - first - wide
     corner = lu.data.ptr + first * (n + 1) * item
     right, below = corner + wide * n * item, corner + wide * item
-    getattr(cublas, letter + "trsm")(handle, 0, 0, 0, 1, wide, rest, one, corner, n, right, n)
+    cublas.strsm(handle, 0, 0, 0, 1, wide, rest, one, corner, n, right, n)
     target = right + wide * item
-    getattr(cublas, letter + "gemm")(
-        handle, 0, 0, rest, rest, wide, minus, below, n, right, n, one, target, n
-    )
+    cublas.sgemm(handle, 0, 0, rest, rest, wide, minus, below, n, right, n, one, target, n)

@@ -47,20 +47,6 @@ WF_DEVICE indexed<float> first_largest(indexed<float> own) {
 #endif
 }
 
-WF_DEVICE indexed<double> first_largest(indexed<double> own) {
-#if defined(WARPFRONT_SIMT) || WF_ARCH < 800
-  return warp_arg_max(own);
-#else
-  const u64 bits = own.index == kNone ? 0ull : static_cast<u64>(__double_as_longlong(own.value)) & 0x7fffffffffffffffull;
-  const u32 high = static_cast<u32>(bits >> 32), low = static_cast<u32>(bits);
-  const u32 top = __reduce_max_sync(kFullMask, high);
-  const u32 next = __reduce_max_sync(kFullMask, high == top ? low : 0u);
-  const bool mine = high == top && low == next;
-  const u32 index = __reduce_min_sync(kFullMask, mine ? static_cast<u32>(own.index) : static_cast<u32>(kNone));
-  return {__longlong_as_double(static_cast<long long>(static_cast<u64>(top) << 32 | next)), static_cast<i32>(index)};
-#endif
-}
-
 // Entry t of the list of moved rows: the rows top .. top + count that were interchanged, then their partners; a partner
 // that is among the first, or named before, is left out (-1).
 WF_DEVICE i32 moved_row(const i32* pivots, i32 top, i32 count, int t) {
