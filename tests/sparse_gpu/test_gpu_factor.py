@@ -3,12 +3,22 @@
 import numpy as np
 import pytest
 from emulate import Emulated
+from scipy.sparse import csr_matrix
 
 from conftest import grid_kkt, laplacian, random_symmetric
 from warpfront import DirectSolver
 from warpfront.sparse.gpu.steps import Tolerances
 
 SMALL = {"small_rows": 32, "chunk": 64}  # most fronts are wide, and wide ones have several chunks
+
+
+def some_large_diagonal(n):
+    """Panels whose first columns pass in place and whose later ones do not: a refusal must leave no trace."""
+    a = random_symmetric(n, 7).toarray()
+    a[np.diag_indices(n)] = np.where(np.arange(n) % 9 < 7, 400.0, 0.0)
+    return csr_matrix(a)
+
+
 CASES = {
     "grid": (lambda: laplacian(12, 12), False, {}),
     "cube": (lambda: laplacian(7, 7, 7), False, {}),
@@ -16,6 +26,7 @@ CASES = {
     "kkt": (lambda: grid_kkt(12), True, {}),
     "kkt wide": (lambda: grid_kkt(12), True, SMALL),
     "dense wide": (lambda: random_symmetric(150, 1), True, SMALL),
+    "some pivots in place": (lambda: some_large_diagonal(150), True, SMALL),
     "dense": (lambda: random_symmetric(70, 2), True, {}),
     "zero diagonal": (lambda: random_symmetric(40, 3, zero_diagonal=True), True, {}),
 }
