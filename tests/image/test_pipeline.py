@@ -102,7 +102,9 @@ def test_a_small_cap_makes_slots_wait_not_fail():
         assert np.array_equal(result, edges(image))
     assert engine.most_alive <= cap
     assert pipeline.record.peak_bytes <= cap
-    with pytest.raises(InvalidValueError, match=r"item 0: an image needs \d+ bytes .* raise byte_cap to at least"):
+    with pytest.raises(
+        InvalidValueError, match=r"item 0: an image needs \d+ bytes .* raise byte_cap to at least"
+    ):
         list(pipeline.run([random_image(500, 500)]))
     assert len(list(pipeline.run(images[:3]))) == 3
 
