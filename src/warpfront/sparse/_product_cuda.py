@@ -26,7 +26,8 @@ __all__ = [
 SOURCE = Path(__file__).parent / "product.cu"
 THREADS = 256
 LANES = (1, 2, 4, 8, 16, 32)
-LONG_ROW = 4096  # entries of a row from which it is split
+LONG_ROW = 4096  # entries of a row from which it is always split
+LONG_LANE = 64  # entries a thread from which a row is left to whole blocks: neighbours in its warp would wait for it
 SEGMENT = 4096  # entries of one part
 CUDA_TYPES = {
     "float32": "float",
@@ -103,7 +104,8 @@ class _OnDevice:
         self.ptr, self.ind = cupy.asarray(rows.ptr), cupy.asarray(rows.ind)
         self.values = cupy.asarray(rows.values.astype(kind, copy=False))
         self.lanes = lanes_for(self.rows, self.nnz)
-        plan = split_long_rows(rows.ptr)
+        self.longest = min(LONG_ROW, LONG_LANE * self.lanes)
+        plan = split_long_rows(rows.ptr, self.longest)
         self.long_count, self.parts = len(plan.rows), len(plan.segments)
         if self.long_count:
             self.long_rows, self.first = cupy.asarray(plan.rows), cupy.asarray(plan.first)
@@ -127,7 +129,7 @@ class _OnDevice:
             return
         matrix = self.ptr.data.ptr, self.ind.data.ptr, self.values.data.ptr
         grid = -(-self.rows * self.lanes // THREADS)
-        self._launch(f"csr_rows<{self.type}, {self.lanes}>", grid, (*matrix, *at, self.rows, LONG_ROW))
+        self._launch(f"csr_rows<{self.type}, {self.lanes}>", grid, (*matrix, *at, self.rows, self.longest))
         if self.long_count:
             args = (self.segments.data.ptr, *matrix[1:], at[0], self.partial.data.ptr)
             self._launch(f"csr_segments<{self.type}>", self.parts, args)
