@@ -27,7 +27,7 @@ SOURCE = Path(__file__).parent / "product.cu"
 THREADS = 256
 LANES = (1, 2, 4, 8, 16, 32)
 LONG_ROW = 4096  # entries of a row from which it is always split
-LONG_LANE = 64  # entries a thread from which a row is left to whole blocks: neighbours in its warp would wait for it
+LONG_LANE = 64  # entries a thread from which a row is left to whole blocks: its warp would wait
 SEGMENT = 4096  # entries of one part
 CUDA_TYPES = {
     "float32": "float",
