@@ -122,9 +122,7 @@ def test_single_precision_error_is_of_single_precision(dtype):
     assert np.abs(x - 1).max() < 1e-4
 
 
-@pytest.mark.parametrize(
-    "kind", ["random", "zero block", "badly scaled", "times 1e150", "all 2x2", "dense"]
-)
+@pytest.mark.parametrize("kind", ["random", "zero block", "badly scaled", "times 1e150", "all 2x2", "dense"])
 @pytest.mark.parametrize("mode", ["residual", "fgmres"])
 def test_single_factor_with_double_refinement(kind, mode):
     """Named on purpose: the factor takes half the memory, the solution has the errors of float64."""

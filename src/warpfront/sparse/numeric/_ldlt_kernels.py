@@ -26,7 +26,9 @@ PANEL = 32
 BUNCH_KAUFMAN, DIAGONAL_ONLY, NO_SEARCH = 0, 1, 2  # LdltRule.search
 ALPHA = 0.6403882032022076  # (1 + sqrt(17)) / 8
 NONE, ONE, TWO, ZERO = 0, 1, 2, 3
-WIDE = 1e18  # diagonals this far above their off-diagonal entry are no 2x2 pivot: the quotients could overflow
+WIDE = (
+    1e18  # diagonals this far above their off-diagonal entry are no 2x2 pivot: the quotients could overflow
+)
 
 
 @njit(cache=True, nogil=True)
