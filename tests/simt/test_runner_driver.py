@@ -225,3 +225,20 @@ def test_inputs_are_unchanged_and_first_schedule_is_returned(small):
     small.launch("scale<double>", 2, 32, [x, y, 64, 3.0], schedules=6).check()
     np.testing.assert_array_equal(x, before)
     np.testing.assert_array_equal(y, x * 3.0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's list of a process's mappings")
+def test_a_launch_leaves_no_mappings_behind(tmp_path):
+    """A process has room for some 65,000: stacks with their guards, kept for every kernel file, once used them up."""
+    source = tmp_path / "many.cu"
+    source.write_text("__global__ void many(int* x) { if (threadIdx.x == 0) x[blockIdx.x] = 1; }\n")
+    runner = simt.Simt.build(source, ("many",))
+
+    def mappings():
+        return len(Path("/proc/self/maps").read_text().splitlines())
+
+    runner.launch("many", 1, 32, [np.zeros(1, np.int32)], schedules=1)
+    before = mappings()
+    report = runner.launch("many", 2, 512, [np.zeros(2, np.int32)], schedules=1)
+    assert not report.findings
+    assert mappings() < before + 200

@@ -102,6 +102,11 @@ inline bool reserve_stacks(std::size_t count) {
   g.stacks_size = stacks.count * stack_bytes;
   return true;
 }
+inline void release_stacks() {
+  munmap(stacks.base, stacks.count * stack_bytes);
+  stacks.base = nullptr;
+  stacks.count = 0;
+}
 inline void start_fiber(Thread *t) {
   const u32 slot = stacks.free.back();
   stacks.free.pop_back();

@@ -208,6 +208,10 @@ int simt_run(int kernel, const unsigned *grid, const unsigned *block, unsigned s
     rt::end_block(g.resident.back());
     g.resident.pop_back();
   }
+#ifndef SIMT_ASAN
+  // Every kernel file has a pool of its own, and two mappings a stack: kept, they would use up those of a process.
+  rt::release_stacks();
+#endif
   *result = {g.accesses, g.slices, g.digest, g.findings.size(), g.tls_lo, g.dyn_lo};
   return 0;
 }
