@@ -62,7 +62,7 @@ def test_transpose_builds_without_spills(file, names, arch, record_property):
     for name, found in built.resources.items():
         record_property(name, f"{found.registers} registers, {found.shared_bytes} bytes of shared memory")
         assert found.spill_store_bytes == found.spill_load_bytes == 0, (name, found)
-        assert 0 < found.registers <= 128, (name, found)
+        assert 0 < found.registers <= 255, (name, found)  # tiles are chosen by time
 
 
 def test_the_subset_covers_every_kernel_and_size():

@@ -64,7 +64,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
             "factorization_bytes": None if factor is None else factor.peak_bytes,
             "process_peak_bytes": peak_memory_bytes(),
         },
-        "records": report,
+        "records": None if report is None else report.to_dict(),
         "request": outcome.request,
         "files": outcome.files,
         "versions": {
