@@ -1,9 +1,12 @@
 """The sparse benchmark on tiny systems, with the command line; peers that are absent are named."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import sparse
 
+import warpfront
 from warpfront.bench import record, suites
 from warpfront.bench.suites import sparse_cpu, sparse_peers
 from warpfront.bench.suites import sparse_inputs as inputs
@@ -141,12 +144,19 @@ def test_command_writes_a_record_and_shows_ratios(few_peers, tmp_path, monkeypat
         (["sparse-cpu", "--rows", "file"], "--data"),
         (["sparse-cpu", "-o", "record.txt"], ".json"),
         (["no-such"], "no benchmark 'no-such'; there are "),
-        (["sparse-cpu", "--rows", "grid", "--against", "no-such-revision"], "git knows no revision"),
     ],
 )
 def test_command_refuses_what_it_cannot_do(benchmark, words, text, capsys):
     assert main(["bench", *words]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_an_unknown_revision_is_refused(benchmark, capsys):
+    """From a clone git is asked; an installed package has no revisions and says so."""
+    code = main(["bench", "sparse-cpu", "--rows", "grid", "--against", "no-such-revision"])
+    cloned = (Path(warpfront.__file__).resolve().parents[2] / ".git").exists()
+    assert code == (2 if cloned else 4)
+    assert ("git knows no revision" if cloned else "clone") in capsys.readouterr().err
 
 
 def test_benchmarks_and_rows_are_listed(benchmark, capsys):

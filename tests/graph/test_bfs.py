@@ -7,9 +7,9 @@ import pytest
 from machines import SimtMachine, make_state, search
 from ways import BY_DIRECTION, DATA, EXPECTED, FAMILIES, Cpu, Cuda, Simt, directed_graph, expected, same
 
-from warpfront.graph import VARIANTS, Graph, _bfs_cpu, _reference, bfs, grid, kronecker, read_graph, uniform
+from warpfront.graph import VARIANTS, Graph, _bfs_host, _reference, bfs, grid, kronecker, read_graph, uniform
 from warpfront.graph import _bfs_cuda as plans
-from warpfront.graph._bfs_cpu import Options
+from warpfront.graph._bfs_host import Options
 from warpfront.graph._bfs_run import run
 
 
@@ -83,7 +83,7 @@ def test_real_graphs_under_the_runner(file):
 
 def test_thousand_repeats(monkeypatch):
     """Case 34: a power-law graph, two threads on every level, 1,000 times the same bits."""
-    monkeypatch.setattr(_bfs_cpu, "WIDE_ARCS", 0)
+    monkeypatch.setattr(_bfs_host, "WIDE_ARCS", 0)
     monkeypatch.setenv("WARPFRONT_THREADS", "2")
     graph = kronecker(9)
     source = int(np.argmax(graph.degrees()))
@@ -125,7 +125,7 @@ def test_large_offsets(monkeypatch, direction):
     ind = np.empty(base + small.arcs, np.int32)
     ind[base:] = small.ind
     for wide in (0, 1 << 16):
-        monkeypatch.setattr(_bfs_cpu, "WIDE_ARCS", wide)
+        monkeypatch.setattr(_bfs_host, "WIDE_ARCS", wide)
         graph = Graph(small.ptr + base, ind, False, small.ptr + base, ind)
         result = bfs(graph, 7, direction=direction)
         same(result, *_reference.serial_bfs(small.ptr, small.ind, [7]), wide)
@@ -184,7 +184,7 @@ def test_the_persistent_kernel_takes_every_way():
     )
     reference = _reference.serial_bfs(graph.ptr, graph.ind, [chain[0]])
     for threads in (1, 2):
-        found = _bfs_cpu.search(graph, np.array([chain[0]]), Options("auto", 15.0, 18.0, None), threads)
+        found = _bfs_host.search(graph, np.array([chain[0]]), Options("auto", 15.0, 18.0, None), threads)
         same(found, *reference, threads)
         assert {level.direction for level in found.levels} == {"push", "pull"}
 

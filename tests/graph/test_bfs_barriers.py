@@ -10,7 +10,7 @@ from machines import SimtMachine, search
 
 from warpfront.graph import Graph, _reference, grid, kronecker
 from warpfront.graph import _bfs_cuda as plans
-from warpfront.graph._bfs_cpu import Options
+from warpfront.graph._bfs_host import Options
 
 pytestmark = [pytest.mark.simt, pytest.mark.slow]
 ORDERING = re.compile(r"^\s*(__syncthreads\(\)|__syncwarp\(\)|grid_barrier\([^;]*\));", re.MULTILINE)

@@ -20,7 +20,7 @@ from warpfront.graph import (
     kronecker_edges,
 )
 from warpfront.graph import _bfs_cuda as plans
-from warpfront.graph._bfs_cpu import Options
+from warpfront.graph._bfs_host import Options
 
 
 class Array(np.ndarray):

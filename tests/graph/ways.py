@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from machines import search
 
-from warpfront.graph import VARIANTS, Graph, _bfs_cpu, _reference, bfs, grid, kronecker, uniform
+from warpfront.graph import VARIANTS, Graph, _bfs_host, _reference, bfs, grid, kronecker, uniform
 from warpfront.graph import _bfs_cuda as plans
-from warpfront.graph._bfs_cpu import Options
+from warpfront.graph._bfs_host import Options
 
 DATA = Path(__file__).parent / "data"
 EXPECTED = json.loads((DATA / "expected.json").read_text())
@@ -67,7 +67,7 @@ class Cpu:
         threads, wide, direction = way
         if direction == "pull" and not graph.can_pull:
             return None
-        monkeypatch.setattr(_bfs_cpu, "WIDE_ARCS", wide)
+        monkeypatch.setattr(_bfs_host, "WIDE_ARCS", wide)
         monkeypatch.setenv("WARPFRONT_THREADS", str(threads))
         return bfs(graph, sources, direction=direction, max_depth=max_depth)
 

@@ -136,7 +136,7 @@ def replayed(graph, source, variant, threads=None, repeats=20):
 
     from warpfront.graph import _bfs_cuda as plans
     from warpfront.graph import _bfs_device, _bfs_run
-    from warpfront.graph._bfs_cpu import Options
+    from warpfront.graph._bfs_host import Options
 
     direction = "push" if graph.arcs < 6 * graph.n else "auto"
     options = Options(direction, 15.0, 18.0, None)

@@ -188,8 +188,9 @@ def _solve(ahead: CompileAhead, outcome: Outcome, phases: Phases) -> None:
         with phases.phase("reading", request.rhs.name):
             b = read_rhs(request.rhs, n)
             outcome.files["rhs"] = describe_file(request.rhs)
-    with phases.phase("compiling"):
-        ahead.wait()
+    if ahead.running:
+        with phases.phase("compiling"):
+            ahead.wait()
     with phases.phase("factorising", f"(predicted: {solver.report.analysis.flops:.3g} flops)"):
         solver.factorize()
     with phases.phase("solving"):

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.graph._bfs_cpu import Options
+from warpfront.graph._bfs_host import Options
 
 __all__ = [
     "PUSH_ONLY",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from warpfront.backend import capability, cuda
 from warpfront.graph import _bfs_cuda as plans
-from warpfront.graph._bfs_cpu import Found, Options
+from warpfront.graph._bfs_host import Found, Options
 from warpfront.graph._bfs_run import run
 from warpfront.graph.graph import Graph
 from warpfront.graph.result import Levels

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.graph._bfs_cpu import Options
 from warpfront.graph._bfs_cuda import (
     BARRIER,
     CYCLES,
@@ -33,6 +32,7 @@ from warpfront.graph._bfs_cuda import (
     kernel,
     packed_bytes,
 )
+from warpfront.graph._bfs_host import Options
 
 __all__ = ["Machine", "Outcome", "one_launch", "run"]
 

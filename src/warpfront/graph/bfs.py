@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from warpfront.backend import capability, cpu, dispatch
 from warpfront.errors import InvalidValueError, NotSupportedError
 from warpfront.graph import _bfs_cuda as plans
-from warpfront.graph._bfs_cpu import Found, Options
+from warpfront.graph._bfs_host import Found, Options
 from warpfront.graph.graph import Graph, as_graph
 from warpfront.graph.result import BfsRecord, BfsResult
 
@@ -66,9 +66,9 @@ def _on_gpu(graph: Graph, sources: NDArray[np.int64], options: Options, variant:
 
 @dispatch.requires(device="cpu")
 def _cpu(graph: Graph, sources: NDArray[np.int64], options: Options, variant: str) -> Found:
-    from warpfront.graph import _bfs_cpu
+    from warpfront.graph import _bfs_host
 
-    return _bfs_cpu.search(graph, sources, options)
+    return _bfs_host.search(graph, sources, options)
 
 
 # In order of preference.

@@ -61,6 +61,11 @@ class CompileAhead:
             self._process.communicate()
             self._process = None
 
+    @property
+    def running(self) -> bool:
+        """Whether there is a second process to wait for."""
+        return self._process is not None
+
     def choose(self, method: str) -> None:
         """Say which factorisation will be needed: ``"cholesky"``, ``"ldlt"`` or ``"lu"``."""
         if self._process is not None and self._process.stdin is not None:
