@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 
 from warpfront.dense import _lu_block_cuda as plan
-from warpfront.dense._lu_cpu import row_order
+from warpfront.dense._lu_blocked import row_order
 
 DTYPES = ("float32",)
 

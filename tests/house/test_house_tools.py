@@ -80,7 +80,7 @@ def test_import_layers_are_enforced(tmp_path, module, line):
 
 def _is_jitted(node):
     return isinstance(node, ast.FunctionDef) and any(
-        "jit" in ast.unparse(decorator) or "intrinsic" in ast.unparse(decorator)
+        any(word in ast.unparse(decorator) for word in ("jit", "intrinsic", "overload"))
         for decorator in node.decorator_list
     )
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from warpfront.montecarlo import AsianArithmetic, Barrier, European, _cpu, _cuda
+from warpfront.montecarlo import AsianArithmetic, Barrier, European, _cuda, _host
 from warpfront.montecarlo._run import CHUNK, Run, Settings
 from warpfront.montecarlo._tree import SumTree
 
@@ -80,7 +80,7 @@ def test_groups_of_payoffs(fake_gpu):
     run = Run.of(options, Settings(seed=3, streams="independent", antithetic=True, control_variate=True))
     n = CHUNK + 700
     _cuda.prepare(run)
-    assert np.array_equal(totals(_cuda, run, n, [0, 2]), totals(_cpu, run, n, [0, 2]))
+    assert np.array_equal(totals(_cuda, run, n, [0, 2]), totals(_host, run, n, [0, 2]))
 
 
 @pytest.mark.parametrize("cuts", [[0, 70], [0, 3, 70], [0, 64, 70], [0, 65, 70]], ids=str)
@@ -88,11 +88,11 @@ def test_tree_on_the_device_and_leftovers(fake_gpu, cuts):
     """More than 64 chunks: whole groups are added on the device, the rest on the host, to the same bits."""
     run = Run.of((European(**MARKET),), Settings(seed=2**64 - 1))
     n = 69 * CHUNK + 5
-    assert np.array_equal(totals(_cuda, run, n, cuts), totals(_cpu, run, n, [0, 70]))
+    assert np.array_equal(totals(_cuda, run, n, cuts), totals(_host, run, n, [0, 70]))
 
 
 def test_sobol_points_travel(fake_gpu):
     run = Run.of(
         (European(**MARKET), AsianArithmetic(n_steps=2, **MARKET)), Settings(sobol=True, replicates=16)
     )
-    assert np.array_equal(totals(_cuda, run, 512, [0, 1]), totals(_cpu, run, 512, [0, 1]))
+    assert np.array_equal(totals(_cuda, run, 512, [0, 1]), totals(_host, run, 512, [0, 1]))

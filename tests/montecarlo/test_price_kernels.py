@@ -48,9 +48,9 @@ METHODS = [
 
 
 def cpu_sums(run, n, first, last, grid=0):
-    from warpfront.montecarlo import _cpu
+    from warpfront.montecarlo import _host
 
-    points = _cpu._points(run)
+    points = _host._points(run)
     out = np.zeros((run.n_series, last - first, CHANNELS))
     for series in range(run.n_series):
         option, replicate = divmod(series, run.replicates)

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from warpfront.backend import settings
-from warpfront.dense import _lu_cpu as cpu
+from warpfront.dense import _lu_blocked as cpu
 from warpfront.dense.factor import matrix_threads
 from warpfront.dense.records import DenseOutcome
 from warpfront.errors import (

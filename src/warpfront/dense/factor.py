@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.backend import settings
-from warpfront.dense import _lu_cpu as cpu
+from warpfront.dense import _lu_blocked as cpu
 from warpfront.dense._checks import working_matrix
 from warpfront.dense.records import SignLog
 from warpfront.errors import InvalidValueError, SingularMatrixError, Status

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from warpfront.backend import arrays, dispatch, settings
-from warpfront.dense import _lu_cpu as cpu
+from warpfront.dense import _lu_blocked as cpu
 from warpfront.dense import linalg
 from warpfront.dense._checks import check_choice
 from warpfront.errors import InvalidValueError

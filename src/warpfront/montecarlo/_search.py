@@ -25,7 +25,7 @@ class Search:
     ----------
     run : Run
     engine : module
-        ``_cpu`` or ``_cuda``.
+        ``_host`` or ``_cuda``.
     limit : int
         Samples of each series at most.
     tolerance : float or None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from warpfront.backend import capability, cpu, dispatch
 from warpfront.errors import InvalidValueError
-from warpfront.montecarlo import _cpu, _cuda
+from warpfront.montecarlo import _cuda, _host
 from warpfront.montecarlo._estimate import MIN_PAYERS, estimate_all
 from warpfront.montecarlo._run import Run, SamplingOptions, Settings, chunk_count
 from warpfront.montecarlo._search import Search
@@ -49,7 +49,7 @@ def _gpu_engine() -> ModuleType:
 
 @dispatch.requires(device="cpu", dtypes=("float64",))
 def _cpu_engine() -> ModuleType:
-    return _cpu
+    return _host
 
 
 # In order of preference.
@@ -144,7 +144,7 @@ def price(
         n_paths=search.estimates[0].n_paths,
         converged=search.converged,
         tolerance=wanted,
-        device="cpu" if engine is _cpu else "cuda",
+        device="cpu" if engine is _host else "cuda",
         path=choice.path.name,
         precision=run.settings.precision,
         decisions=choice.decisions,
@@ -217,7 +217,7 @@ def simulate(
             engine.add_chunks(run, n_samples, first, last, tree)
             first = last
     nodes = tuple((level, index, tree.nodes[level, index]) for _, _, (level, index) in tree.spans())
-    where = "cpu" if engine is _cpu else "cuda"
+    where = "cpu" if engine is _host else "cuda"
     return PartialSums(run, n_samples, nodes, where, choice.path.name, clock.seconds)
 
 

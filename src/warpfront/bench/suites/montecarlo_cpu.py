@@ -53,13 +53,13 @@ def _compare(entry: dict[str, Any]) -> list[Comparison]:
 
 
 def _one_thread(option: Any, n: int) -> float:
-    from warpfront.montecarlo import _cpu
+    from warpfront.montecarlo import _host
     from warpfront.montecarlo._estimate import estimate_all
     from warpfront.montecarlo._run import Run, Settings, chunk_count
     from warpfront.montecarlo._tree import SumTree
 
     run, tree = Run.of((option,), Settings()), SumTree()
-    _cpu.add_chunks(run, n, 0, chunk_count(n), tree, threads=1)
+    _host.add_chunks(run, n, 0, chunk_count(n), tree, threads=1)
     return estimate_all(run, n, tree.total(chunk_count(n)), 0.95)[0].price
 
 
