@@ -13,22 +13,27 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Clock", "blas_address", "run_jobs", "run_threads", "single_threaded_blas"]
+__all__ = ["Clock", "blas_address", "routine_address", "run_jobs", "run_threads", "single_threaded_blas"]
 
 _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
 @cache
-def blas_address(routine: str, dtype: str) -> int:
-    """Address of a BLAS routine inside SciPy's own BLAS, e.g. ``blas_address("gemm", "float64")``."""
-    from scipy.linalg import cython_blas
+def routine_address(name: str, *, lapack: bool = False) -> int:
+    """Address of a routine inside SciPy's own BLAS or LAPACK, by its full name, e.g. ``"dgetrf"``."""
+    from scipy.linalg import cython_blas, cython_lapack
 
-    capsule = cython_blas.__pyx_capi__[_PREFIX[np.dtype(dtype).name] + routine]
+    capsule = (cython_lapack if lapack else cython_blas).__pyx_capi__[name]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
+
+
+def blas_address(routine: str, dtype: str) -> int:
+    """Address of a BLAS routine for an element type, e.g. ``blas_address("gemm", "float64")``."""
+    return routine_address(_PREFIX[np.dtype(dtype).name] + routine)
 
 
 @cache

@@ -24,15 +24,9 @@ _LEFT, _LOWER, _UPPER, _UNIT, _ONE_NORM = (c_char(letter) for letter in (b"L", b
 
 
 def _routine(name: str, arguments: int, *, lapack: bool) -> Any:
-    from scipy.linalg import cython_blas, cython_lapack
+    from warpfront.backend.cpu import routine_address
 
-    capsule = (cython_lapack if lapack else cython_blas).__pyx_capi__[name]
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    address = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
-    return ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * arguments))(address)
+    return ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * arguments))(routine_address(name, lapack=lapack))
 
 
 class Lapack:
