@@ -79,6 +79,9 @@ def test_wrong_files_are_refused_in_one_line(files, capsys):
         ["inv", str(folder / "a.npy"), "-o", str(folder / "x.txt")],
         ["inv", str(folder / "a.npy"), "-o", str(folder / "a.npy")],
         ["det", str(folder / "a.npy"), "--device", "tpu"],
+        ["det", str(folder / "a.npy"), "--structure", "SPD"],
+        ["det", str(folder / "sparse.mtx"), "--device", "cpu"],
+        ["transpose", str(folder / "sparse.mtx"), "--device", "cuda"],
     ):
         assert main(line) == 2, line
         captured = capsys.readouterr()

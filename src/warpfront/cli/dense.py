@@ -63,6 +63,14 @@ def _check_square(a: Any, path: Path) -> None:
         raise InvalidValueError(f"{path}: is {' x '.join(map(str, a.shape))}; it must be square")
 
 
+def _refuse(path: Path, kind: str, option: str, given: str) -> None:
+    """Refuse an option that the kind of file has no use for."""
+    from warpfront.errors import InvalidValueError
+
+    if given != "auto":
+        raise InvalidValueError(f"{path}: is {kind}; {option} {given} has no meaning for it")
+
+
 def _show(title: str, rows: list[tuple[str, str]]) -> None:
     from warpfront.cli._rows import Section, print_sections
 
@@ -80,6 +88,10 @@ def det(
     """
     a = _read(matrix)
     _check_square(a, matrix)
+    if hasattr(a, "tocsc"):
+        _refuse(matrix, "sparse", "--device", device)
+    else:
+        _refuse(matrix, "dense", "--structure", structure)
     begin = time.perf_counter()
     rows = _sparse_determinant(a, structure) if hasattr(a, "tocsc") else _dense_determinant(a, device)
     rows.append(("seconds", f"{time.perf_counter() - begin:.3f} (kernels that had to be compiled included)"))
@@ -161,6 +173,8 @@ def transpose(matrix: File, output: Output = None, device: Device = "auto") -> N
 
     files.check_output(output, "--output", OUTPUT_SUFFIXES, [matrix])
     a = _read(matrix)
+    if hasattr(a, "tocsc"):
+        _refuse(matrix, "sparse", "--device", device)
     begin = time.perf_counter()
     if hasattr(a, "tocsc"):
         from warpfront.formats.storage import compressed
