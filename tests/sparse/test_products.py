@@ -176,7 +176,11 @@ def test_out_and_mixed_types():
 
 def test_wrong_arguments_are_named():
     A = sp.eye_array(4).tocsr()
-    for options, text in (({"storage": "coo"}, "storage"), ({"device": "tpu"}, "device")):
+    for options, text in (
+        ({"storage": "coo"}, "storage"),
+        ({"device": "tpu"}, "device"),
+        ({"max_padding": 2.0}, "max_padding"),
+    ):
         with pytest.raises(InvalidValueError, match=text):
             SparseOperator(A, **options)
     operator = SparseOperator(A)

@@ -17,6 +17,7 @@ from warpfront.dense._batch import answer, each
 from warpfront.dense._checks import (
     WORKING,
     check_choice,
+    check_finite,
     first_bad,
     on_gpu,
     own_type,
@@ -58,7 +59,8 @@ def solve(
         Precision of the factorisation. ``"working"``: that of the input. Otherwise the input is float64 or complex128,
         the factor is less, and refinement (by GMRES where plain steps stall) brings the solution to float64's backward
         error; if it does not get there, that is REFINEMENT_FAILED, never a factorisation in full precision. ``"tf32"`` and
-        ``"float16"`` run on the GPU's tensor cores.
+        ``"float16"`` run on the GPU's tensor cores from order 257; a smaller matrix is one float32 panel there, and
+        ``method`` says so.
     device : {"auto", "cpu", "cuda"}
         ``"auto"``: where the data is.
     check : {"raise", "status"}
@@ -97,7 +99,15 @@ def solve(
     if precision == "working":
         matrices = matrices.astype(own_type(matrices.dtype, dtype), copy=False)
     batched, stack = matrices.ndim == 3, matrices if matrices.ndim == 3 else matrices[None]
-    found = each(stack, lambda k, threads: _solve_one(stack[k], rhs[k], pivoting, precision, threads, check))
+    names = [f" {k}" if batched else "" for k in range(len(stack))]
+
+    def one(k: int, threads: int) -> DenseOutcome:
+        if check == "raise":
+            check_finite(stack[k], f"matrix{names[k]}")
+            check_finite(rhs[k], f"right-hand side{names[k]}")
+        return _solve_one(stack[k], rhs[k], pivoting, precision, threads, check)
+
+    found = each(stack, one)
     value = np.stack([one.value for one in found]) if found else np.empty(rhs.shape, dtype)
     return answer(value.astype(dtype, copy=False).reshape(shape), found, batched, check, np.finfo(dtype).eps)
 
@@ -144,7 +154,14 @@ def inv(
             return quick
     given = working_matrix(a, 2, 3, finite=False)
     matrices = given if given.ndim == 3 else given[None]
-    found = each(matrices, lambda k, threads: _invert_one(matrices[k], pivoting, precision, threads, check))
+    batched = given.ndim == 3
+
+    def one(k: int, threads: int) -> DenseOutcome:
+        if check == "raise":
+            check_finite(matrices[k], f"matrix {k}" if batched else "a")
+        return _invert_one(matrices[k], pivoting, precision, threads, check)
+
+    found = each(matrices, one)
     value = np.stack([one.value for one in found]) if found else np.empty(matrices.shape, matrices.dtype)
     return answer(value.reshape(given.shape), found, given.ndim == 3, check, np.finfo(given.dtype).eps)
 

@@ -40,7 +40,7 @@ class SparseOperator:
     device : {"auto", "cpu", "cuda"}
         Where products run; ``"auto"``: where the matrix is.
     max_padding : float
-        With ``storage="ell"``: slots an entry at most.
+        With ``storage="ell"`` only: slots an entry at most; default 3.
 
     Attributes
     ----------
@@ -55,12 +55,14 @@ class SparseOperator:
         A: Any,
         storage: str = "auto",
         device: dispatch.Device = "auto",
-        max_padding: float = MAX_PADDING,
+        max_padding: float | None = None,
     ) -> None:
         if not isinstance(storage, str) or storage not in STORAGE:
             raise InvalidValueError(f"storage is {storage!r}; allowed are {', '.join(map(repr, STORAGE))}")
         if not isinstance(device, str) or device not in ("auto", "cpu", "cuda"):
             raise InvalidValueError(f"device is {device!r}; allowed are 'auto', 'cpu', 'cuda'")
+        if max_padding is not None and storage != "ell":
+            raise InvalidValueError(f"max_padding = {max_padding} belongs to storage='ell', not {storage!r}")
         on_device = type(A).__module__.startswith("cupyx.")
         if on_device and device == "cpu":
             raise InvalidValueError(
@@ -73,7 +75,7 @@ class SparseOperator:
         self.shape, self.dtype = matrix.shape, matrix.values.dtype
         self._given = matrix
         self._ell: Ell | None = None
-        self.storage = self._choose(storage, max_padding)
+        self.storage = self._choose(storage, MAX_PADDING if max_padding is None else max_padding)
 
     def _choose(self, storage: str, max_padding: float) -> str:
         if storage == "ell":
