@@ -1,16 +1,19 @@
 """Two revisions measured in turn: the order, the merged samples, the worktree, and a slowdown that is real."""
 
+import os
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from warpfront.bench import against as module
-from warpfront.bench import gate, record
+from warpfront.bench import gate, record, turns
 from warpfront.bench.collect import collected
 from warpfront.bench.record import Record, Row
+from warpfront.bench.turns import Pair
 from warpfront.errors import InvalidValueError, NotSupportedError
 
 
@@ -20,8 +23,41 @@ def made(seconds, status=True):
     return Record(record.SCHEMA, "test", "a-cpu", record.stamp(), {"rounds": 2}, {}, {}, [row])
 
 
-def test_turns_alternate():
-    assert module.order(3) == ["base", "new", "new", "base", "base", "new"]
+def test_who_begins_alternates():
+    assert [module.order(k)[0] for k in range(4)] == ["base", "new", "base", "new"]
+
+
+def test_two_processes_work_in_turn_and_one_goes_on_alone(tmp_path):
+    """Each appends its name while it works; the file shows that they alternate, and that an end frees the other."""
+    log = tmp_path / "log"
+    program = (
+        "import sys; from warpfront.bench import turns; turns.begin()\n"
+        "for _ in range(int(sys.argv[2])):\n"
+        "    open(sys.argv[3], 'a').write(sys.argv[1]); turns.change()\n"
+        "assert turns.taken() == int(sys.argv[2])"
+    )
+    pair, started = Pair(["a", "b"]), []
+    for name, count in (("a", 3), ("b", 5)):
+        environment = {**os.environ, "_WARPFRONT_BENCH_TURNS": pair.environment(name)}
+        command = [sys.executable, "-c", program, name, str(count), str(log)]
+        started.append(subprocess.Popen(command, env=environment, pass_fds=pair.descriptors(name)))
+        pair.close(name)
+    assert [process.wait(timeout=60) for process in started] == [0, 0]
+    assert log.read_text() == "abababbb"
+    assert turns.taken() == 0  # nobody gave this process a partner
+
+
+def test_only_samples_that_were_taken_in_turn_are_pairs():
+    def with_turns(seconds, turns=2):
+        return replace(made(seconds), options={"turns": turns})
+
+    sides = [with_turns([1.0, 2.0]), with_turns([3.0, 4.0])], [with_turns([1.5, 2.5]), with_turns([3.5, 4.5])]
+    tokens = [side.rows[0].contenders["ours"].values.get("pairing") for side in module.paired(*sides)]
+    assert tokens[0] is not None
+    assert tokens[0] == tokens[1]
+    for other in ([with_turns([1.5, 2.5]), with_turns([3.5])], [made([1.5, 2.5]), with_turns([3.5, 4.5])]):
+        found = module.paired(sides[0], other)
+        assert all("pairing" not in side.rows[0].contenders["ours"].values for side in found)
 
 
 def test_merging_keeps_every_sample_and_each_process_apart():
@@ -40,7 +76,7 @@ def test_merging_keeps_every_sample_and_each_process_apart():
 
 @pytest.fixture
 def clone(tmp_path, monkeypatch):
-    """A repository with a package that measures a busy loop; its second revision does a fifth more work."""
+    """A repository with a package that measures a busy loop; its second revision does half as much again."""
     if shutil.which("git") is None:
         pytest.skip("needs git")
     root = tmp_path / "clone"
@@ -58,6 +94,7 @@ work = WORK
 sys.path[:] = [p for p in sys.path if p != {str(package.parent)!r} and "base" not in p]
 sys.path.insert(0, {str(real)!r})
 for name in [m for m in sys.modules if m.split(".")[0] == "warpfront"]: del sys.modules[name]
+from warpfront.bench import turns
 from warpfront.bench.collect import collected, cpu_record
 from warpfront.bench.record import Row, write
 from pathlib import Path
@@ -65,10 +102,14 @@ def once():
     start = time.thread_time(); total = 0
     for k in range(work): total += k * k
     return time.thread_time() - start
+def sample():
+    found = min(once() for _ in range(3)); turns.change()
+    return found
+turns.begin()
 once()
-found = collected([min(once() for _ in range(3)) for _ in range(7)], clock="wall")
+found = collected([sample() for _ in range(7)], clock="wall")
 row = Row("loop", "run", {{"n": 1}}, "int", "none", None, ["ours"], {{"ours": found}})
-write(cpu_record("loop", [row], {{}}), Path(sys.argv[sys.argv.index("-o") + 1]))
+write(cpu_record("loop", [row], {{"turns": turns.taken()}}), Path(sys.argv[sys.argv.index("-o") + 1]))
 """
     (package / "__init__.py").write_text("")
     git("init", "-q")
@@ -83,13 +124,24 @@ write(cpu_record("loop", [row], {{}}), Path(sys.argv[sys.argv.index("-o") + 1]))
 def test_a_slower_revision_is_found_and_the_worktree_is_gone(clone):
     told = []
     base, new = module.against("loop", "HEAD~1", ["--rounds", "3"], processes=2, report=told.append)
-    assert told[0] == "base, process 1 of 2"
-    assert len(told) == 4
-    assert len(base.rows[0].contenders["ours"].seconds) == 14
+    assert told == ["base and new, process 1 of 2", "base and new, process 2 of 2"]
+    samples = [side.rows[0].contenders["ours"] for side in (base, new)]
+    assert [len(side.seconds) for side in samples] == [14, 14]
+    assert samples[0].values["pairing"] == samples[1].values["pairing"]
     found = gate.gate(base, new)
+    assert found.reasons == []
     assert found.rows[0].ratio > 1.2, found
     assert found.verdict in ("slow", "ambiguous")
     assert len(clone("worktree", "list").splitlines()) == 1
+
+
+def test_what_does_not_tell_is_measured_again(clone):
+    told = []
+    base, _ = module.against(
+        "loop", "HEAD~1", [], processes=1, report=told.append, enough=lambda base, new: len(told) > 2
+    )
+    assert told.count("the verdict is ambiguous: measuring again") == 1
+    assert len(base.rows[0].contenders["ours"].seconds) == 14
 
 
 def test_what_cannot_be_compared_is_refused(clone, monkeypatch, tmp_path):

@@ -69,6 +69,33 @@ def test_a_slowdown_is_never_passed_off_as_faster():
         assert verdicts(kind, 1.3, 3).get("faster", 0) == 0
 
 
+def pairs_on_a_drifting_machine(factor, seed, trials=200, count=15):
+    """The machine's speed wanders by tenths, and both samples of a pair see the same of it."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(trials):
+        machine = MILLI * np.exp(np.cumsum(0.05 * rng.standard_normal(count)))
+        sides = (machine * factor_of * noise(rng, "quiet", count) for factor_of in (1.0, factor))
+        found.append(gate.judge(*(measured(side, values={"pairing": "now"}) for side in sides)).verdict)
+    return {name: found.count(name) for name in dict.fromkeys(found)}
+
+
+def test_pairs_show_a_tenth_on_a_machine_that_drifts():
+    """Its 95th percentiles follow the machine, so some runs ask for another; none passes, and equal ones do."""
+    found = pairs_on_a_drifting_machine(1.1, 5)
+    assert found["slow"] >= 180, found
+    assert found["slow"] + found.get("ambiguous", 0) == 200, found
+    assert pairs_on_a_drifting_machine(1.0, 6).get("slow", 0) == 0
+
+
+def test_samples_that_were_not_taken_together_are_no_pairs():
+    base = measured([1e-3, 2e-3] * 8, values={"pairing": "then"})
+    for values in ({"pairing": "now"}, {}):
+        found = gate.judge(base, measured([1.1e-3, 2.2e-3] * 8, values=values))
+        assert found.verdict != "slow", found
+    assert gate.judge(base, measured([1.1e-3, 2.2e-3] * 8, values={"pairing": "then"})).verdict == "slow"
+
+
 def test_a_large_slowdown_is_found_among_outliers_and_drift():
     """Outliers of the base lift its 95th percentile: the rule then asks for another run, it does not pass."""
     for kind in ("outliers", "drift", "noisy"):

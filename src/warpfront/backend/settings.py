@@ -6,7 +6,10 @@
     Folder for what the package compiles or measures and wants to keep. Default: ``warpfront`` in the user's
     cache folder.
 
-Both are read at the call, so a change within a running process takes effect. Results do not depend on either.
+``_WARPFRONT_BENCH_TURNS``
+    Set by ``warpfront bench --against`` for the processes that it starts (`warpfront.bench.turns`); not for users.
+
+They are read at the call, so a change within a running process takes effect. Results do not depend on any.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pathlib import Path
 
 from warpfront.errors import InvalidValueError
 
-__all__ = ["cache_dir", "child_environment", "threads"]
+__all__ = ["bench_turns", "cache_dir", "child_environment", "threads"]
 
 
 def threads() -> int:
@@ -63,6 +66,20 @@ def cache_dir() -> Path:
     if path.exists() and not path.is_dir():
         raise InvalidValueError(f"the cache folder {str(path)!r} exists and is not a folder")
     return path
+
+
+def bench_turns() -> tuple[int, int] | None:
+    """Return the pipe ends of a process that samples in turn with another: reads from, writes to; else ``None``."""
+    text = os.environ.get("_WARPFRONT_BENCH_TURNS", "")
+    if not text:
+        return None
+    try:
+        reads, writes = (int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidValueError(
+            f"_WARPFRONT_BENCH_TURNS is for the package's own use, and is {text!r}: unset it"
+        ) from None
+    return reads, writes
 
 
 def child_environment(**changes: str) -> dict[str, str]:

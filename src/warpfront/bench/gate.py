@@ -5,6 +5,9 @@ The rule, for the median m and the 95th percentile p of two sets of samples of t
 - noise floor n = max(3%, 3 x A/A spread, 1.5 us / m of the base). The A/A spread is how far the *same* code was from
   itself: the medians of parts of one set (halves in order, samples in turn, or the processes it was taken in)
   relative to its median, the larger of base and new;
+- pairs: where samples of both were taken in turn (``values["pairing"]``), a sample's ratio to its partner is free of
+  what the machine did to both. The ratio is then the median of those, its interval is theirs, and the A/A spread is
+  taken from them, each half of them standing for all: twice the same code differs from itself by no more;
 - slow: m and p of the new one both exceed 1 + n times the base's, and the 95% intervals of the medians (by order
   statistics, which assume no distribution) do not overlap;
 - ambiguous: m exceeds 1 + n, and one of the other two does not agree, or there are fewer than five samples, or a peer
@@ -172,28 +175,42 @@ def judge(
         A peer that became slower in the same row, beyond its own noise.
     """
     first, second = tuple(base.seconds), tuple(new.seconds)
-    floor = _floor(base, new)
     before, after = median(first), median(second)
-    ratio, tail = after / before, percentile(second, 95) / percentile(first, 95)
     left, right = median_interval(first), median_interval(second)
+    ratios = _pairs(base, new)
+    if ratios is None:
+        floor = _floor(base, new)
+        ratio, above, below = after / before, right[0] > left[1], right[1] < left[0]
+    else:
+        floor = max(LEAST, SPREADS * _apart(ratios), RESOLUTION / before)
+        ratio, (low, high) = median(ratios), median_interval(ratios)
+        above, below = low > 1, high < 1
+    tail = percentile(second, 95) / percentile(first, 95)
     verdict, reason = SAME, ""
     if ratio > 1 + floor:
-        apart = right[0] > left[1]
         doubts = []
         if tail <= 1 + floor:
             doubts.append(f"P95 only {_times(tail)}")
-        if not apart:
+        if not above:
             doubts.append("the intervals of the medians overlap")
         if min(len(first), len(second)) < FEWEST:
             doubts.append(f"fewer than {FEWEST} samples")
         if moved is not None and moved[1] - 1 > (ratio - 1) / 2:
             doubts.append(f"{moved[0]} became {_times(moved[1])} in the same run: the machine")
         verdict, reason = (AMBIGUOUS, "; ".join(doubts)) if doubts else (SLOW, f"{_times(ratio)} the time")
-    elif ratio > 1 + HIDDEN and after - before > RESOLUTION and right[0] > left[1]:
+    elif ratio > 1 + HIDDEN and (ratio - 1) * before > RESOLUTION and above:
         verdict, reason = AMBIGUOUS, f"{_times(ratio)} the time, within a noise floor of {100 * floor:.0f}%"
-    elif ratio < 1 / (1 + floor) and right[1] < left[0]:
+    elif ratio < 1 / (1 + floor) and below:
         verdict, reason = FASTER, f"{_times(ratio)} the time"
     return Finding(*where, verdict, reason, ratio, tail, floor, before, after, left, right)
+
+
+def _pairs(base: Measurement, new: Measurement) -> list[float] | None:
+    """Return new over base of each pair of samples, or ``None`` where they were not taken in turn."""
+    token = base.values.get("pairing")
+    if token is None or token != new.values.get("pairing") or len(base.seconds) != len(new.seconds):
+        return None
+    return [after / before for before, after in zip(base.seconds, new.seconds, strict=True)]
 
 
 def _floor(base: Measurement, new: Measurement) -> float:
@@ -218,16 +235,20 @@ def _moved(base: Row, new: Row) -> tuple[str, float] | None:
 
 def spread(found: Measurement) -> float:
     """Return how far parts of one measurement are from each other, relative to its median."""
-    samples = found.seconds
-    half = len(samples) // 2
-    parts: list[Sequence[Sequence[float]]] = []
-    if half:
-        parts = [(samples[:half], samples[-half:]), (samples[::2], samples[1::2])]
     runs = found.values.get("processes")
-    if isinstance(runs, list) and len(runs) > 1:
-        parts.append([[float(value)] for value in runs])
-    middle = median(samples)
-    return max((max(map(median, p)) - min(map(median, p)) for p in parts), default=0.0) / middle
+    if not isinstance(runs, list) or len(runs) < 2:
+        return _apart(found.seconds)
+    medians = [float(value) for value in runs]
+    return max(_apart(found.seconds), (max(medians) - min(medians)) / median(found.seconds))
+
+
+def _apart(samples: Sequence[float]) -> float:
+    """Return how far halves of a set are from each other, in order and in turn, relative to its median."""
+    half = len(samples) // 2
+    if not half:
+        return 0.0
+    parts = [(samples[:half], samples[-half:]), (samples[::2], samples[1::2])]
+    return max(abs(median(one) - median(other)) for one, other in parts) / median(samples)
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from time import monotonic, process_time, sleep
 from typing import Any
 
 from warpfront.backend.cpu import Clock
+from warpfront.bench import turns
 from warpfront.bench.case import Case, NotOffered, Verdict
 from warpfront.errors import InvalidValueError
 
@@ -275,6 +276,7 @@ def _samples(contenders: list[_Contender], rounds: int, limit: float) -> None:
             for one in waiting:
                 settle()
                 one.attempt(one.sample)
+                turns.change()
             shuffle(order)
             gc.collect()
     finally:

@@ -49,7 +49,7 @@ def bench(
     """
     from rich.console import Console
 
-    from warpfront.bench import suites
+    from warpfront.bench import suites, turns
     from warpfront.errors import InvalidValueError
 
     console, notes = Console(), Console(stderr=True)
@@ -69,6 +69,7 @@ def bench(
     if against is not None:
         raise typer.Exit(_against(name, against, names, rounds, budget, data, processes, output, report))
 
+    turns.begin()
     record = run(
         names, data=data, rounds=rounds, budget=budget, report=report, keep=lambda r: _keep(r, output)
     )
@@ -77,8 +78,13 @@ def bench(
 
 
 def _keep(record: Any, output: Path | None) -> None:
+    from dataclasses import replace
+
+    from warpfront.bench import turns
     from warpfront.bench.record import write
 
+    if turns.taken():
+        record = replace(record, options={**record.options, "turns": turns.taken()})
     if output is not None:
         write(record, output)
 
@@ -121,13 +127,19 @@ def _against(
     options = [word for row in names for word in ("--rows", row)]
     options += ["--rounds", str(rounds), "--budget", str(budget)]
     options += ["--data", str(data.resolve())] if data is not None else []
-    base, new = against(name, revision, options, processes=processes, report=report)
+    base, new = against(name, revision, options, processes=processes, report=report, enough=_certain)
     if output is not None:
         write(base, output.with_name(f"{output.stem}_base.json"))
         write(new, output)
     outcome = gate(base, new)
     show(outcome)
     return outcome.exit_code
+
+
+def _certain(base: Any, new: Any) -> bool:
+    from warpfront.bench.gate import AMBIGUOUS, gate
+
+    return gate(base, new).verdict != AMBIGUOUS
 
 
 def tables(record: Any) -> list[Any]:
