@@ -1,9 +1,9 @@
 // Elimination without interchanges of one 32 x 32 block by one warp, with the inverse of its unit lower factor.
 //
-// Lane i holds row i of the symmetric block (both triangles) in r, and column i of the inverse in y. Step j stores
-// column j of the block; by symmetry it is also row j, and the same values times 1/d are column j of L, which the
-// inverse needs: one store, one warp barrier and 31 - j broadcasts feed both updates. Steps take two columns; two pairs
-// alternate in `column`, so one barrier a step separates a step's reads from the next but one step's writes.
+// Lane i holds row i of the symmetric block (both triangles), and column i of the inverse. A step stores its columns of
+// the block; by symmetry they are also rows, and the same values times 1/d are columns of L, which the inverse needs: one
+// store, one warp barrier and a broadcast for each column that is left feed both updates. Two pairs of columns alternate in
+// `column`, so one barrier a step separates a step's reads from the next but one step's writes.
 #pragma once
 #include "front.cuh"
 
@@ -12,9 +12,9 @@ namespace wf {
 constexpr double kAlpha = 0.6403882032022076;  // (1 + sqrt(17)) / 8, Bunch and Kaufman (1977)
 
 template <typename T>
-struct DirectScratch {
+struct alignas(16) DirectScratch {
   T inverse[kPanel * kPitch];  // of the diagonal block: element (n, k) at k * kPitch + n
-  T column[4 * kPanel];
+  T column[8 * kPanel];
   T reciprocal[kPanel];
   Diagonal<T> d;
   i32 verdict;
@@ -29,72 +29,118 @@ WF_DEVICE bool accept(T pivot, T x, bool rest, T share, T least) {
   return __all_sync(kFullMask, size > least && size - size == T(0) && (!rest || share * abs_value(x) <= size));
 }
 
-// 1 / d1, d1 = p1 - side^2 / p0, as p0 / (p0 p1 - side^2) where that stays in range: it needs no other reciprocal.
-WF_DEVICE double reciprocal_second(double p0, double p1, double side, double d1) {
+// D and its reciprocal of the second of two columns: d1 = p1 - side^2 / p0 = (p0 p1 - side^2) / p0, which needs no
+// reciprocal of the first where the products stay in range. Both come from the same determinant: L D has to give back
+// what was divided.
+template <typename T>
+struct Second {
+  T d, inverse;
+};
+WF_DEVICE Second<double> second_pivot(double p0, double i0, double p1, double side, bool fine) {
   const double determinant = fma(p0, p1, -side * side), size = abs_value(determinant);
-  return size > 1e-280 && size < 1e280 ? p0 * reciprocal(determinant) : reciprocal(d1);
+  if (fine && size > 1e-280 && size < 1e280) return {determinant * i0, p0 * reciprocal(determinant)};
+  const double d = fma(-side * i0, side, p1);
+  return {d, reciprocal(d)};
 }
-WF_DEVICE float reciprocal_second(float, float, float, float d1) { return reciprocal(d1); }
+WF_DEVICE Second<float> second_pivot(float, float i0, float p1, float side, bool) {
+  const float d = fmaf(-side * i0, side, p1);
+  return {d, reciprocal(d)};
+}
 
-// r: in the block, out L (r[k] of lane i > k) and, for k >= width, the Schur complement. y: out, for i > lane, the
-// inverse. d: the first `width` pivots, one a lane. Indefinite = false: pivots have to be positive; goes through and
-// returns the first that is not, or -1. Indefinite = true: stops at the first pivot that is not above `least` or that
-// the 1x1 tests refuse (against the first `full` rows, and the threshold u against all), and returns it.
-template <bool Indefinite, typename T>
-WF_DEVICE int eliminate_direct(T (&r)[kPanel], T (&y)[kPanel], T& d, int width, T* columns, int full, T least, T u) {
+template <typename T>
+struct alignas(2 * sizeof(T)) Two {
+  T x, y;
+};
+
+// v[k - Shift] = v[k] - g a[k] - h b[k] for Begin <= k < Begin + 8 (from Shift on, where Begin is 0).
+template <int Begin, int Shift, typename T>
+WF_DEVICE void advance(T (&v)[kPanel], T g, T h, const T* a, const T* b) {
+  WF_UNROLL
+  for (int k = Begin; k < Begin + 8; k += 2) {
+    const Two<T> s = *reinterpret_cast<const Two<T>*>(a + k), t = *reinterpret_cast<const Two<T>*>(b + k);
+    if (k >= Shift) v[k < Shift ? 0 : k - Shift] = fma(-h, t.x, fma(-g, s.x, v[k]));
+    if (k + 1 >= Shift) v[k + 1 < Shift ? 0 : k + 1 - Shift] = fma(-h, t.y, fma(-g, s.y, v[k + 1]));
+  }
+}
+
+// The same for the columns that are left, eight at a time.
+template <int Shift, typename T>
+WF_DEVICE void advance_all(T (&v)[kPanel], T g, T h, const T* a, const T* b, int left) {
+  advance<0, Shift>(v, g, h, a, b);
+  if (left > 8) advance<8, Shift>(v, g, h, a, b);
+  if (left > 16) advance<16, Shift>(v, g, h, a, b);
+  if (left > 24) advance<24, Shift>(v, g, h, a, b);
+}
+
+// Eliminates `width` columns of a symmetric block of `rows` rows. r: a row a lane, both triangles; comes back as the
+// Schur complement, its column k in r[k - width]. put(j, d, l, y) is called for each column: its pivot, the lane's
+// entry of L (lanes behind j) and of row j of the inverse (lanes before j; 1 at j, 0 behind).
+//
+// The code of a step is the same for all: its columns stand first in the registers, and the update moves the others
+// down. (Unrolled over all columns it would be read from memory once a launch, at a cost above that of its work.) A step
+// takes two columns: their reciprocals do not wait for each other, and the update uses the columns as stored, with
+// coefficients that account for the first one's effect on the second.
+//
+// Indefinite = false: pivots have to be positive; goes through and returns the first that is not, or -1.
+// Indefinite = true: stops at the first pivot that is not above `least` or that the 1x1 tests refuse (against the first
+// `full` rows, and the threshold u against all), and returns it.
+template <bool Indefinite, typename T, typename Put>
+WF_DEVICE int eliminate_direct(T (&r)[kPanel], int rows, int width, T* columns, int full, T least, T u, const Put& put) {
   const int lane = lane_id();
   const T share = lane < full ? max_of(T(kAlpha), u) : u;
-  int bad = -1;
-  d = T(1);
+  T y[kPanel];
+  int bad = -1, j = 0;
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) y[k] = k == lane ? T(1) : T(0);
-  // Two columns a step: their two reciprocals do not wait for each other, and the updates use the columns as stored,
-  // with coefficients that account for the first one's effect on the second.
   WF_UNROLL
-  for (int j = 0; j < kPanel; j += 2) {
-    if (j < width && !(Indefinite && bad >= 0)) {
-      T* first = columns + 2 * kPanel * (j / 2 & 1);
-      T* second = first + kPanel;
-      const bool pair = j + 1 < width;
-      first[lane] = r[j];
-      second[lane] = r[j + 1];
-      __syncwarp();
-      const T p0 = first[j], side = first[j + 1], p1 = second[j + 1];
-      const bool fine0 = accept<Indefinite>(p0, r[j], lane > j, share, least);
-      const T i0 = fine0 ? reciprocal(p0) : T(0), m = side * i0, d1 = fma(-m, side, p1);
-      const T l0 = r[j] * i0, below = fma(-l0, side, r[j + 1]);
-      const bool fine1 = !pair || accept<Indefinite>(d1, below, lane > j + 1, share, least);
-      const T i1 = !pair || !fine1 ? T(0) : reciprocal_second(p0, p1, side, d1);
-      const T l1 = below * i1, z0 = y[j] * i0, z1 = fma(-z0, side, y[j + 1]) * i1;
-      if (bad < 0 && !fine0) bad = j;
-      if (bad < 0 && !fine1) bad = j + 1;
-      if (lane == j) d = p0;
-      if (lane == j + 1 && pair) d = d1;
-      if (lane > j) r[j] = l0;
-      const T g0 = fma(-l1, m, l0), h0 = fma(-z1, m, z0);
-      // The second column itself: eliminated by the first alone.
-      y[j + 1] = fma(-z0, side, y[j + 1]);
-      r[j + 1] = pair && lane > j + 1 ? l1 : below;
-      WF_UNROLL
-      for (int k = j + 2; k < kPanel; ++k) {
-        const T a = first[k], b = second[k];
-        r[k] = fma(-l1, b, fma(-g0, a, r[k]));
-        y[k] = fma(-z1, b, fma(-h0, a, y[k]));
-      }
+  for (int k = 0; k < 4; ++k) columns[2 * kPanel * k + kPanel + lane] = T(0);  // read behind the last column
+  WF_UNROLL_N(1)
+  for (; j + 1 < width; j += 2) {
+    T* first = columns + 4 * kPanel * (j / 2 & 1);
+    T* second = first + 2 * kPanel;
+    first[lane] = r[0], second[lane] = r[1];
+    __syncwarp();
+    const T p0 = first[j], side = first[j + 1], p1 = second[j + 1];
+    const bool fine0 = accept<Indefinite>(p0, r[0], lane > j, share, least);
+    const T i0 = fine0 ? reciprocal(p0) : T(0), m = side * i0;
+    const Second<T> next = second_pivot(p0, i0, p1, side, fine0);
+    const T l0 = r[0] * i0, below = fma(-l0, side, r[1]);
+    const bool fine1 = accept<Indefinite>(next.d, below, lane > j + 1, share, least);
+    const T i1 = fine1 ? next.inverse : T(0);
+    if (bad < 0 && !(fine0 && fine1)) bad = fine0 ? j + 1 : j;
+    if (Indefinite && bad >= 0) break;
+    const T l1 = below * i1, z0 = y[0] * i0, y1 = fma(-z0, side, y[1]), z1 = y1 * i1;
+    put(j, p0, l0, y[0]);
+    put(j + 1, next.d, l1, y1);
+    const T lead_r = fma(-l1, m, l0), lead_y = fma(-z1, m, z0);
+    advance_all<2>(r, lead_r, l1, first + j, second + j, rows - j);
+    advance_all<2>(y, lead_y, z1, first + j, second + j, width - j);
+  }
+  if (j < width && !(Indefinite && bad >= 0)) {
+    T* first = columns + 4 * kPanel * (j / 2 & 1);
+    first[lane] = r[0];
+    __syncwarp();
+    const T pivot = first[j];
+    const bool fine = accept<Indefinite>(pivot, r[0], lane > j, share, least);
+    if (bad < 0 && !fine) bad = j;
+    if (!(Indefinite && bad >= 0)) {
+      const T l = r[0] * (fine ? reciprocal(pivot) : T(0));
+      put(j, pivot, l, y[0]);
+      advance_all<1>(r, l, T(0), first + j, first + j, rows - j);
     }
   }
   __syncwarp();
   return bad;
 }
 
-// Row `lane` of the symmetric block at a, whose lower triangle is stored; the identity outside size x size.
+// Row `lane` of the symmetric block at a, whose lower triangle is stored; zero outside size x size.
 template <typename T>
 WF_DEVICE void load_symmetric(T (&r)[kPanel], const T* a, int ld, int size) {
   const int lane = lane_id();
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) {
     const bool inside = k < size && lane < size;
-    r[k] = inside ? (k <= lane ? a[k * ld + lane] : a[lane * ld + k]) : T(k == lane);
+    r[k] = inside ? (k <= lane ? a[k * ld + lane] : a[lane * ld + k]) : T(0);
   }
   __syncwarp();
 }
@@ -104,20 +150,19 @@ WF_DEVICE void load_symmetric(T (&r)[kPanel], const T* a, int ld, int size) {
 template <bool Indefinite, bool Stash, typename T>
 WF_DEVICE int direct_block(T* a, int ld, int k0, int size, T least, DirectScratch<T>& s) {
   const int lane = lane_id();
-  T r[kPanel], y[kPanel], d;
+  T r[kPanel], d = T(1);
   T* block = a + k0 * ld + k0;
   load_symmetric(r, block, ld, size);
-  const int bad = eliminate_direct<Indefinite>(r, y, d, size, s.column, kPanel, least, T(0));
+  const bool inside = lane < size;
+  const int bad = eliminate_direct<Indefinite>(r, size, size, s.column, kPanel, least, T(0), [&](int j, T pivot, T l, T y) {
+    if (lane == j) d = pivot;
+    if (inside && lane > j) block[Stash ? lane * ld + j : j * ld + lane] = l;
+    if (!Stash && lane < j) block[j * ld + lane] = y;
+    s.inverse[lane * kPitch + j] = y;
+  });
   if (Indefinite && bad >= 0) return bad;
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k) {
-    if (k < size && lane < size && k != lane) {
-      if (!Stash) block[k * ld + lane] = lane > k ? r[k] : y[k];
-      else if (lane > k) block[lane * ld + k] = r[k];
-    }
-    s.inverse[lane * kPitch + k] = y[k];
-  }
-  set_diagonal(s.d, lane, lane < size ? d : T(0), T(0), 0);
+  for (int k = size; k < kPanel; ++k) s.inverse[lane * kPitch + k] = T(0);
+  set_diagonal(s.d, lane, inside ? d : T(0), T(0), 0);
   s.reciprocal[lane] = reciprocal(d);
   return bad;
 }

@@ -98,31 +98,33 @@ struct FrontScratch<T, Threads, false> {
   DirectScratch<T> direct;
 };
 template <typename T>
-struct FrontScratch<T, kWarp, true> {
-  T column[4 * kPanel];
+struct alignas(16) FrontScratch<T, kWarp, true> {
+  T column[8 * kPanel];
   PivotScratch<T> pivot;
   i32 order[kWarp];
 };
 template <typename T>
-struct FrontScratch<T, kWarp, false> {
-  T column[4 * kPanel];
+struct alignas(16) FrontScratch<T, kWarp, false> {
+  T column[8 * kPanel];
 };
 
-// A front of at most 32 rows, a row a lane, in registers from here to global memory. False: refused, nothing written.
+// A front of at most 32 rows, a row a lane, in registers from here to global memory. False: refused; what was
+// written is of no use.
 template <bool Indefinite, typename T>
 WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const T* rule, T* columns, const Target<T>& to) {
   const int lane = lane_id(), below = f.rows - f.width;
-  T r[kPanel], y[kPanel], d;
+  const bool inside = lane < f.rows;
+  T r[kPanel], d = T(1);
   load_symmetric(r, a, ld, f.rows);
-  const int bad = eliminate_direct<Indefinite>(r, y, d, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
-                                               Indefinite ? rule[kThreshold] : T(0));
+  const int bad = eliminate_direct<Indefinite>(r, f.rows, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
+                                               Indefinite ? rule[kThreshold] : T(0), [&](int j, T pivot, T l, T y) {
+                                                 if (lane == j) d = pivot;
+                                                 if (inside) to.panel[j * f.ld + lane] = lane > j ? l : y;
+                                               });
   if (Indefinite && bad >= 0) return false;
   WF_UNROLL
-  for (int k = 0; k < kPanel; ++k) {
-    if (lane >= f.rows || k >= f.rows) continue;
-    if (k < f.width) to.panel[k * f.ld + lane] = lane > k ? r[k] : lane < k ? y[k] : T(1);
-    else if (lane >= k) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
-  }
+  for (int k = 0; k < kPanel; ++k)
+    if (inside && k < below && lane - f.width >= k) to.block[packed_at(below, k) + lane - f.width] = r[k];
   if (lane < f.width) {
     to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
     to.pivots[2 * lane] = lane, to.pivots[2 * lane + 1] = 1;

@@ -325,15 +325,15 @@ WF_DEVICE void invert_unit(T* a, int ld, int size) {
   T y[kPanel];
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) y[k] = k == lane ? T(1) : T(0);
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k)
-    if (k < size)
-      WF_UNROLL
-      for (int m = k + 1; m < kPanel; ++m)
-        if (m < size) y[m] = fma(-a[k * ld + m], y[k], y[m]);
-  WF_UNROLL
-  for (int k = 1; k < kPanel; ++k)
-    if (k < size && lane < k) a[k * ld + lane] = y[k];
+  // Row k of the inverse stands first, the update moves the others down: see direct.cuh.
+  WF_UNROLL_N(1)
+  for (int k = 0; k < size; ++k) {
+    const T* l = a + k * ld + k;
+    const T first = y[0];
+    WF_UNROLL
+    for (int m = 1; m < kPanel; ++m) y[m - 1] = k + m < size ? fma(-l[m], first, y[m]) : T(0);
+    if (lane < k) a[k * ld + lane] = first;
+  }
 }
 
 }  // namespace wf

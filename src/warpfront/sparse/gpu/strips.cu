@@ -88,7 +88,10 @@ WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T
   order[lane] = lane;
   if (lane < kStats) s.pivot.stats[lane] = lane == kFailed ? -1 : 0;
   __syncwarp();
-  if (direct_block<true, false>(block, kPitch, 0, size, rule[kDoubt], s.direct) < 0) {
+  // L is stashed above the diagonal until the last column has passed: a refused block is searched from its own values.
+  if (direct_block<true, true>(block, kPitch, 0, size, rule[kDoubt], s.direct) < 0) {
+    __syncwarp();
+    settle_block(block, kPitch, 0, size, s.direct);
     write_direct(s.direct, 0, size, diagonal, pivots);
     const int positive = __popc(__ballot_sync(kFullMask, lane < size && s.direct.d.own[kLead + lane] > T(0)));
     if (lane < kStats) stats[lane] = lane == kFailed ? -1 : lane == kOnes ? size : lane == kPositive ? positive : lane == kNegative ? size - positive : 0;
