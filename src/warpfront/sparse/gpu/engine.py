@@ -135,16 +135,21 @@ class GpuFactor:
                 cupy.copyto(buffer[: values.size], values.reshape(-1), casting="same_kind")
         key = "factor" if canonical else "factor from entries"
         if not self.runner.defined(key):
-            self.runner.define(
-                key,
-                steps.factor_steps(
-                    self.plan, self.symbolic.pattern.nnz, self.dtype.name, self.tolerances,
-                    scaled=self.scaled, gather=not canonical,
-                ),
-            )  # fmt: skip
+            self.runner.define(key, self._factor_sequence(gather=not canonical))
         self._outcome = None
         if self.plan.n:
             self.runner.run(key)
+
+    def _factor_sequence(self, gather: bool) -> list[steps.Step]:
+        return steps.factor_steps(
+            self.plan, self.symbolic.pattern.nnz, self.dtype.name, self.tolerances, scaled=self.scaled, gather=gather
+        )  # fmt: skip
+
+    def _solve_sequence(self, rhs: int, refinements: int, trans: str) -> list[steps.Step]:
+        target = 8 * float(np.finfo(self.dtype).eps)
+        return steps.solve_steps(
+            self.plan, self._sweeps, self.dtype.name, rhs, refinements, scaled=self.scaled, target=target
+        )
 
     def _follow(self) -> None:
         import cupy
@@ -204,7 +209,7 @@ class GpuFactor:
         return self.runner.nbytes
 
     # ------------------------------------------------------------------ solve
-    def solve(self, b: Any, refinements: int, out: Any = None) -> Any:
+    def solve(self, b: Any, refinements: int, out: Any = None, trans: str = "N") -> Any:
         """Queue a solve on the current stream.
 
         Parameters
@@ -215,6 +220,8 @@ class GpuFactor:
             Steps at most.
         out : cupy array, shape of b, optional
             Written and returned; may be ``b``. With it, a solve can be captured into a caller's graph.
+        trans : {"N", "T"}
+            Solve with the transpose; the same where the matrix is symmetric.
 
         Returns
         -------
@@ -235,19 +242,9 @@ class GpuFactor:
         done = 0
         while done < columns.shape[0]:
             rhs = GROUP if columns.shape[0] - done >= GROUP else 1
-            key = f"solve {rhs} {refinements}"
+            key = f"solve {trans} {rhs} {refinements}"
             if not self.runner.defined(key):
-                target = 8 * float(np.finfo(self.dtype).eps)
-                made = steps.solve_steps(
-                    self.plan,
-                    self._sweeps,
-                    self.dtype.name,
-                    rhs,
-                    refinements,
-                    scaled=self.scaled,
-                    target=target,
-                )
-                self.runner.define(key, made)
+                self.runner.define(key, self._solve_sequence(rhs, refinements, trans))
             buffers = self.runner.buffers
             buffers["b"][: rhs * n].reshape(rhs, n)[...] = columns[done : done + rhs]
             self.runner.run(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpfront.sparse.analysis.symbolic import TASK_SHARE, Symbolic
 from warpfront.sparse.plan import FrontPlan
@@ -12,13 +13,20 @@ from warpfront.sparse.plan import FrontPlan
 __all__ = ["WARP_ROWS", "regroup"]
 
 WARP_ROWS = 32
+BLOCK_ROWS = 160
 
 
-def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS) -> Symbolic:
-    """Merge children into parents where the merged front has at most ``most_rows`` rows.
+def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS, most_width: int = 0) -> Symbolic:
+    """Fit the fronts to the device: small ones merged, and those that one block holds cut to what one warp searches.
 
-    A level of the tree costs the device more than the zeros this stores. The elimination order changes with it: columns
-    of a merged front stand together.
+    Parameters
+    ----------
+    symbolic : Symbolic
+    most_rows : int
+        Children are merged into parents where the merged front has at most this many rows: a level of the tree costs the
+        device more than the zeros this stores. The elimination order changes with it, columns of a merged front stand together.
+    most_width : int
+        Fronts of at most 160 rows with more columns than this become chains of fronts; 0: they stay whole.
     """
     from warpfront.sparse.analysis import _schedule_kernels as schedule
     from warpfront.sparse.analysis import _supernode_kernels as supernodes
@@ -31,19 +39,35 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS) -> Symbolic:
     parent[plan.child_ind] = np.repeat(np.arange(count), np.diff(plan.child_ptr))
     width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
     into = kernels.merge_small(parent, width, rows, most_rows)
-    if np.array_equal(into, np.arange(count)):
+    cut = most_width > 0 and bool(((width > most_width) & (rows <= BLOCK_ROWS)).any())
+    if not cut and np.array_equal(into, np.arange(count)):
         return symbolic
     node_ptr, node_parent, node_front, order = supernodes._renumber(
         symbolic.n, plan.node_ptr, parent, into, width, rows
     )
+    if cut:
+        node_ptr, node_parent, node_front = kernels.cut_fronts(
+            node_ptr, node_parent, node_front, BLOCK_ROWS, most_width
+        )
     perm = np.ascontiguousarray(symbolic.perm[order])
-    xadj, adj = adjacency(symbolic.n, pattern.ptr, pattern.ind)
+    general = symbolic.general
+    row = pattern.ind if general is None else _row_places(symbolic)
+    xadj, adj = adjacency(symbolic.n, pattern.ptr, row)
     front_ptr, front_ind, asm_map = supernodes.front_structures(
         xadj, adj, perm, node_ptr, node_parent, node_front
     )
-    a_ptr, a_slot, a_row, a_col = supernodes.assembly_lists(
-        pattern.ptr, pattern.ind, perm, node_ptr, front_ptr, front_ind
-    )
+    if general is None:
+        a_ptr, a_slot, a_row, a_col = supernodes.assembly_lists(
+            pattern.ptr, pattern.ind, perm, node_ptr, front_ptr, front_ind
+        )
+    else:
+        from warpfront.sparse.analysis._block_kernels import general_lists
+
+        col = np.repeat(np.arange(symbolic.n, dtype=np.int32), np.diff(pattern.ptr))
+        slot = np.arange(pattern.nnz, dtype=np.int64)
+        a_ptr, a_slot, a_row, a_col = general_lists(row, col, slot, perm, node_ptr, front_ptr, front_ind)
+        blocks = np.array([[0, node_ptr.size - 2]], np.int64)
+        general = replace(general, rows=np.ascontiguousarray(general.rows[order]), blocks=blocks)
     child_ptr, child_ind = supernodes.children(node_parent)
     flops = schedule.node_flops(node_ptr, node_front)
     begin, end, weight, trunk, depth = schedule.subtree_tasks(node_parent, flops, TASK_SHARE)
@@ -53,6 +77,7 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS) -> Symbolic:
         node_ptr, node_front, child_ptr, child_ind, depth, begin, end, trunk
     )
     wide = np.diff(node_ptr)
+    stored = int((wide * node_front - wide * (wide - 1) // 2).sum())
     return replace(
         symbolic,
         perm=perm,
@@ -61,8 +86,18 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS) -> Symbolic:
             panel_ptr, depth, begin, end, trunk.copy(),
         ),
         max_front=int(node_front.max(initial=0)),
-        nnz_factor=int((wide * node_front - wide * (wide - 1) // 2).sum()),
-        flops=float(flops.sum()),
+        nnz_factor=stored if general is None else 2 * stored - symbolic.n,
+        flops=float(flops.sum()) * (1 if general is None else 2),
         stack_words=int(stack_words),
         root_words=int(root_words),
+        general=general,
     )  # fmt: skip
+
+
+def _row_places(symbolic: Symbolic) -> NDArray[np.int32]:
+    """Row of each entry of a general matrix's pattern when its rows stand where their matched columns are."""
+    general = symbolic.general
+    assert general is not None
+    place = np.empty(symbolic.n, np.int32)
+    place[general.rows] = symbolic.perm
+    return np.ascontiguousarray(place[symbolic.pattern.ind])
