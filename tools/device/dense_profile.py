@@ -1,4 +1,8 @@
-"""Where the time of our LU on the GPU goes: device time by kind of launch, for `tools/device/dense.py`."""
+"""Where the time of our LU on the GPU goes, and which blocking is fastest, for `tools/device/dense.py`.
+
+Milliseconds between device events, each the least of a few. ``parts``: every launch waited for and summed by kind, which
+leaves out what launches cost one another.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,13 @@ import json
 
 import numpy as np
 
-SIZES = (("float32", 512), ("float32", 1024), ("float32", 2048))
+OUTER = {
+    512: (512,),
+    1024: (1024, 256),
+    2048: (2048, 128, 256, 512),
+    4096: (4096, 256, 512),
+    8192: (256, 512),
+}
 
 
 def best(work, repeats=3):
@@ -39,52 +49,162 @@ def library_call(a):
 
 
 class Timed:
-    """A kernel whose launches are timed, one after another."""
+    """Stands for a kernel or for `Blas`; each call is timed by itself."""
 
-    def __init__(self, kernel, name, parts):
-        self.kernel, self.name, self.parts = kernel, name, parts
+    def __init__(self, inner, name, parts):
+        self.inner, self.name, self.parts = inner, name, parts
+
+    def _timed(self, name, call):
+        self.parts[name] = self.parts.get(name, 0.0) + best(call, 1)
 
     def launch(self, *args, **options):
-        spent = best(lambda: self.kernel.launch(*args, **options), 1)
-        self.parts[self.name] = self.parts.get(self.name, 0.0) + spent
+        self._timed(self.name, lambda: self.inner.launch(*args, **options))
+
+    def solve_triangle(self, *args):
+        self._timed("trsm", lambda: self.inner.solve_triangle(*args))
+
+    def subtract_product(self, *args):
+        self._timed("gemm", lambda: self.inner.subtract_product(*args))
 
 
-def parts_of(a, pivots, zero):
-    """Milliseconds by kind of launch; each is waited for."""
-    from warpfront.dense import _lu_block_cuda as blocks
+class Run:
+    """One factorisation of a batch, ready to be queued again."""
 
-    parts, load, update = {}, blocks.cuda_load, blocks._update
+    def __init__(self, a, outer):
+        import cupy
 
-    def timed_load(source, expression, *rest):
-        return Timed(load(source, expression, *rest), expression.partition("<")[0], parts)
+        from warpfront.dense import _lu_panel_cuda as panels
+        from warpfront.dense._blas_cuda import blas
 
-    def timed_update(*args):
-        parts["trsm + gemm"] = parts.get("trsm + gemm", 0.0) + best(lambda: update(*args), 1)
+        self.a, self.outer, self.panels = a, outer, panels
+        batch, n = a.shape[:2]
+        self.lu, self.pivots = a.copy(), cupy.zeros((batch, n), np.int32)
+        entries, mail = panels.scratch(n, batch, a.dtype.name, outer)
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.routines = blas(a.dtype.name, self.stream.ptr, 0)
+        self.room = (
+            cupy.empty(entries, np.int32), cupy.empty(mail, np.uint8), cupy.zeros(entries // 128, np.uint32),
+        )  # fmt: skip
 
-    blocks.cuda_load, blocks._update = timed_load, timed_update
-    try:
-        blocks.factor_blocks(a.copy(), pivots, zero)
-    finally:
-        blocks.cuda_load, blocks._update = load, update
-    return parts
+    def queue(self, routines=None):
+        self.panels.factor_on(
+            self.lu, self.pivots, self.room, routines or self.routines, self.stream.ptr, self.outer
+        )
+
+    def direct(self):
+        import cupy
+
+        with self.stream:
+            cupy.copyto(self.lu, self.a)
+            self.queue()
+            self.stream.synchronize()
+            return best(self.queue, 2)
+
+    def graph(self):
+        with self.stream:
+            self.stream.begin_capture()
+            try:
+                self.queue()
+            finally:
+                graph = self.stream.end_capture()
+            graph.launch(self.stream)
+            return best(lambda: graph.launch(self.stream))
+
+    def parts(self):
+        found, load = {}, self.panels.cuda_load
+        self.panels.cuda_load = lambda name, device: Timed(load(name, device), name.partition("<")[0], found)
+        try:
+            with self.stream:
+                self.queue(Timed(self.routines, "", found))
+        finally:
+            self.panels.cuda_load = load
+        return {name: round(value, 4) for name, value in found.items()}
+
+    def error(self):
+        """Largest entry of L U - P A over the largest of A, for one matrix."""
+        import cupy
+
+        with self.stream:
+            cupy.copyto(self.lu, self.a)
+            self.queue()
+            self.stream.synchronize()
+        lu, a = self.lu[0].T, self.a[0].T
+        order = np.arange(len(a))
+        for i, other in enumerate(cupy.asnumpy(self.pivots[0]) - 1):
+            order[i], order[other] = order[other], order[i]
+        lower = cupy.tril(lu, -1) + cupy.eye(len(a), dtype=a.dtype)
+        wrong = lower.astype(np.float64) @ cupy.triu(lu).astype(np.float64) - a[cupy.asarray(order)]
+        return float(abs(wrong).max() / abs(a).max())
+
+
+def triangles(n, dtype):
+    """Milliseconds of the two triangular solves of an inverse, the first in blocks of columns that leave out zeros."""
+    import cupy
+
+    from warpfront.dense._blas_cuda import blas
+
+    lu = cupy.asarray(np.random.default_rng(0).standard_normal((n, n)).astype(dtype)) / n + cupy.eye(
+        n, dtype=dtype
+    )
+    x, item = cupy.eye(n, dtype=dtype), lu.itemsize
+    found = {}
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        routines = blas(dtype, stream.ptr, 0)
+        for parts in (1, 2, 4, 8):
+            wide = n // parts
+
+            def lower(wide=wide):
+                for first in range(0, n, wide):
+                    at = first * (n + 1) * item
+                    routines.solve_triangle(False, n - first, wide, lu.data.ptr + at, n, x.data.ptr + at, n)
+
+            lower()
+            found[f"lower/{parts}"] = round(best(lower), 4)
+        found["upper"] = round(
+            best(lambda: routines.solve_triangle(True, n, n, lu.data.ptr, n, x.data.ptr, n)), 4
+        )
+    return found
 
 
 def profile(out):
     """Print and write milliseconds, whole and by kind, beside cuSOLVER."""
     import cupy
 
-    from warpfront.dense import _lu_block_cuda as blocks
-
     table = []
-    for dtype, n in SIZES:
-        a = cupy.asarray(np.random.default_rng(0).standard_normal((n, n)).astype(dtype))
-        pivots, zero = cupy.zeros(n, np.int32), cupy.zeros(1, np.int32)
-        blocks.factor_blocks(a.copy(), pivots, zero)
-        ours = best(lambda a=a, p=pivots, z=zero: blocks.factor_blocks(a.copy(), p, z))
-        peer = library_call(a)
-        peer()
-        row = {"dtype": dtype, "n": n, "ours_ms": ours, "cusolver_ms": best(peer)}
-        row["parts_ms"] = {name: round(value, 3) for name, value in parts_of(a, pivots, zero).items()}
+
+    def keep(row):
         table.append(row)
         print(json.dumps(row), flush=True)
-    (out / "lu_profile.json").write_text(json.dumps(table, indent=1))
+        (out / "lu_profile.json").write_text(json.dumps(table, indent=1))
+
+    for n, outers in OUTER.items():
+        for dtype in ("float32", "float64"):
+            a = cupy.asarray(np.random.default_rng(0).standard_normal((1, n, n)).astype(dtype))
+            row = {"dtype": dtype, "n": n}
+            for outer in outers:
+                run = Run(a, outer)
+                if outer == outers[0]:
+                    row["error"] = run.error()
+                    again = run.lu.copy()
+                    run.error()
+                    row["same_bits"] = bool((again == run.lu).all())
+                row[f"direct_{outer}"] = round(run.direct(), 4)
+                row[f"graph_{outer}"] = round(run.graph(), 4)
+                row[f"parts_{outer}"] = run.parts()
+            peer = library_call(a[0])
+            peer()
+            row["cusolver"] = round(best(peer), 4)
+            if n >= 512:
+                row["inverse"] = triangles(n, dtype)
+            keep(row)
+            cupy.get_default_memory_pool().free_all_blocks()
+    for dtype in ("float32", "float64"):
+        a = cupy.random.default_rng(0).standard_normal((1000, 512, 512), dtype=np.dtype(dtype))
+        run = Run(a, 512)
+        row = {"dtype": dtype, "n": 512, "batch": 1000, "error": run.error()}
+        row["direct"], row["graph"] = round(run.direct(), 4), round(run.graph(), 4)
+        row["parts"] = run.parts()
+        keep(row)
+        del a, run
+        cupy.get_default_memory_pool().free_all_blocks()

@@ -77,6 +77,7 @@ class Kernel:
         shared_bytes: int = 0,
         *,
         cooperative: bool = False,
+        cluster: int = 1,
     ) -> None:
         """Queue one launch.
 
@@ -93,6 +94,9 @@ class Kernel:
             launch.
         cooperative : bool
             All blocks resident together.
+        cluster : int
+            Blocks along the first axis that form a cluster (compute capability 9.0); the grid's first entry is a
+            multiple of it.
         """
         if len(args) != len(self.signature):
             raise InvalidValueError(
@@ -100,7 +104,7 @@ class Kernel:
             )
         if self._convert is not None:
             args = [convert(value) for convert, value in zip(self._convert, args, strict=True)]
-        key = (grid, block, shared_bytes, cooperative)
+        key = (grid, block, shared_bytes, cooperative, cluster)
         config = self._configs.get(key) or self._configure(key)
         _activate(self.device)
         _launch()(_stream(stream), config, self._kernel, *args)
@@ -113,11 +117,17 @@ class Kernel:
     def _configure(self, key: tuple[Any, ...]) -> Any:
         from cuda.core import LaunchConfig
 
-        grid, block, shared_bytes, cooperative = key
+        grid, block, shared_bytes, cooperative, cluster = key
         self._opt_in(shared_bytes)
         if len(self._configs) >= _MAX_CONFIGS:
             self._configs.clear()
-        config = LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes, is_cooperative=cooperative)
+        more: dict[str, Any] = {}
+        if cluster > 1:  # cuda.core counts a grid with clusters in clusters
+            first, *rest = (grid,) if isinstance(grid, int) else grid
+            grid, more = (first // cluster, *rest), {"cluster": cluster}
+        config = LaunchConfig(
+            grid=grid, block=block, shmem_size=shared_bytes, is_cooperative=cooperative, **more
+        )
         self._configs[key] = config
         return config
 

@@ -164,11 +164,11 @@ ROOMS: dict[str, Room] = {
         "linalg",
         {
             "oracle": ("tests/dense", "-k", "linalg", "-m", "not cuda and not simt"),
-            "simt": ("tests/dense", "-k", "lu_small or lu_block", "-m", "simt"),
-            "cuda": ("tests/dense", "-k", "linalg or lu_block", "-m", "cuda"),
+            "simt": ("tests/dense", "-k", "lu_small or lu_panel", "-m", "simt"),
+            "cuda": ("tests/dense", "-k", "linalg or lu_panel", "-m", "cuda"),
         },
-        kernels="warpfront.dense._lu_block_cuda:all_instantiations",
-        subset="warpfront.dense._lu_block_cuda:subset",
+        kernels="warpfront.dense._lu_panel_cuda:all_instantiations",
+        subset="warpfront.dense._lu_panel_cuda:subset",
     ),
     "sparse_gpu": Room(
         "sparse_gpu",

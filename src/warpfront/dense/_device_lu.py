@@ -1,4 +1,4 @@
-"""LU of a batch on the GPU and solves with it: own kernels up to order 64, cuSOLVER and cuBLAS above.
+"""LU of a batch on the GPU and solves with it: own kernels for real matrices, cuSOLVER and cuBLAS for the others.
 
 Everything is queued on CuPy's current stream, matrices beyond cuBLAS's batched sizes on several that join it. Nothing
 waits until a status is read.
@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from warpfront.dense import _lu_block_cuda as blocks
+from warpfront.dense import _lu_graph_cuda as graphs
+from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense import _lu_small_cuda as small
 
 __all__ = ["DeviceLU", "factor", "fan_out"]
@@ -101,15 +102,24 @@ class DeviceLU:
             self._sweep_small(x)
         elif self.order <= BATCHED_ORDER and len(self.lu) >= BATCHED_COUNT:
             self._sweep_batched(x, trans)
-        elif (
-            trans == "N"
-            and x.shape[1] >= MANY_COLUMNS
-            and blocks.solves_blocks(self.lu.dtype.name, self.order)
-        ):
+        elif trans == "N" and x.shape[1] >= MANY_COLUMNS and panels.solves(self.lu.dtype.name, self.order):
             for k in range(len(x)):
-                x[k] = blocks.solve_blocks(self.lu[k], self.pivots[k], x[k])
+                x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], x[k])
         else:
             self._sweep_large(x, trans)
+        return x.transpose(0, 2, 1)
+
+    def inverse(self) -> Any:
+        """Inverses [batch, n, n]; a failed member's is meaningless or NaN."""
+        import cupy
+
+        batch, n = self.lu.shape[:2]
+        many = self.order <= BATCHED_ORDER and batch >= BATCHED_COUNT
+        if self.order <= small.MAX_ORDER or many or not panels.solves(self.lu.dtype.name, n):
+            return self.solve(cupy.broadcast_to(cupy.eye(n, dtype=self.lu.dtype), self.lu.shape))
+        x = cupy.empty_like(self.lu)
+        for k in range(batch):
+            x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], None, identity=True)
         return x.transpose(0, 2, 1)
 
     def _sweep_small(self, x: Any) -> None:
@@ -199,20 +209,30 @@ def factor(a: Any) -> DeviceLU:
         args = (rows.data.ptr, lu.data.ptr, pivots.data.ptr, info.data.ptr, size.data.ptr, n)
         kernel.launch(stream, batch, small.THREADS, args, shared)
         return DeviceLU(a, lu, pivots, info, None, size, 0)
+    if panels.supported(a.dtype.name, n):
+        lu, pivots = graphs.factor_panels(a)
+        return _with_status(a, lu, pivots, None)
     lu = cupy.array(a.transpose(0, 2, 1), order="C", copy=True)
-    first = 1
     if batch >= BATCHED_COUNT and n <= BATCHED_ORDER:
         info = _factor_batched(lu, pivots)
-    elif blocks.supported(a.dtype.name, n):
-        first, info = 0, cupy.empty(batch, np.int32)
-        for b in range(batch):  # each takes the whole device
-            blocks.factor_blocks(lu[b], pivots[b], info[b : b + 1])
     else:
         info = _factor_large(lu, pivots)
-    bad = cupy.zeros(batch, np.int32)
+    return _with_status(a, lu, pivots, info)
+
+
+def _with_status(a: Any, lu: Any, pivots: Any, info: Any) -> DeviceLU:
+    """Look through finished factors; ``info`` counts zero pivots from 1, or is None: then it is made here."""
+    import cupy
+
+    batch, n = a.shape[:2]
+    bad, size = cupy.zeros(batch, np.int32), cupy.empty((batch, 2), np.float64)
     kernel, stream = _kernel(a, 2)
     grid = (small.status_blocks(n), batch)
     kernel.launch(stream, grid, small.STATUS_THREADS, (lu.data.ptr, bad.data.ptr, size.data.ptr, n))
+    first = 1
+    if info is None:
+        zero = lu.diagonal(axis1=1, axis2=2) == 0
+        first, info = 0, cupy.where(zero.any(axis=1), zero.argmax(axis=1), -1)
     return DeviceLU(a, lu, pivots, info, bad, size, first)
 
 

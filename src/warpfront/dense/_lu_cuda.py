@@ -151,7 +151,7 @@ def _queue_inverse(a: Any, precision: str) -> _Queued:
         queued.x, queued.found = _refined(matrices, None, precision, kind)
     else:
         queued.factors = factor(matrices)
-        queued.x = queued.factors.solve(queued.right)
+        queued.x = queued.factors.inverse()
     return queued
 
 

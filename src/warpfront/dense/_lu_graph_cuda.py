@@ -1,0 +1,148 @@
+"""The LU of ``_lu_panel_cuda`` made fast to queue: buffers that stay, and a captured graph from the second call on.
+
+A factorisation of order 2048 is two hundred launches. A graph replays them for the price of one, on buffers of its own:
+the matrix is copied in and the factors are copied out, which costs microseconds. Several of a kind are kept, so that
+streams can work side by side; an event makes the next user of one wait for the last.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from warpfront.dense import _lu_panel_cuda as panels
+from warpfront.dense._blas_cuda import Blas, blas
+
+__all__ = ["factor_panels", "solve_triangles"]
+
+GRAPH_BYTES = 256 << 20  # matrices that a kept graph may hold
+KEPT, OF_A_KIND = 8, 4  # kinds of graphs that are kept, and of each
+INVERSE_PARTS = 4  # block columns whose zeros the first solve of an inverse leaves out
+_kinds: dict[tuple[str, int, int, int], list[_Held]] = {}
+_lock = threading.Lock()
+
+
+def _room(n: int, batch: int, dtype: str) -> tuple[Any, Any, Any]:
+    import cupy
+
+    entries, mail = panels.scratch(n, batch, dtype, panels.outer_width(n))
+    counters = cupy.zeros(entries * 4 // panels.LIST_BYTES, np.uint32)
+    return cupy.empty(entries, np.int32), cupy.empty(mail, np.uint8), counters
+
+
+class _Held:
+    """Buffers of one kind of factorisation, and its graph once it has run."""
+
+    def __init__(self, dtype: str, n: int, batch: int, device: int) -> None:
+        import cupy
+
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        with self.stream:
+            self.lu, self.pivots = cupy.empty((batch, n, n), dtype), cupy.empty((batch, n), np.int32)
+            self.room = _room(n, batch, dtype)
+        self.routines = Blas(dtype, self.stream.ptr, device)
+        self.stream.synchronize()
+        self.done = cupy.cuda.Event(disable_timing=True)
+        self.graph: Any = None
+
+    def run(self, matrices: Any) -> tuple[Any, Any]:
+        """Factor on the current stream; nothing is waited for. The caller holds the lock."""
+        import cupy
+
+        current = cupy.cuda.get_current_stream()
+        current.wait_event(self.done)
+        cupy.copyto(self.lu, matrices.transpose(0, 2, 1))
+        self.graph.launch(current)
+        result = self.lu.copy(), self.pivots.copy()
+        self.done.record(current)
+        return result
+
+    def capture(self) -> None:
+        with self.stream:
+            self.stream.begin_capture()
+            try:
+                self.room[2].data.memset_async(0, self.room[2].nbytes, self.stream)
+                panels.factor_on(self.lu, self.pivots, self.room, self.routines, self.stream.ptr)
+            finally:
+                self.graph = self.stream.end_capture()
+
+
+def _direct(matrices: Any) -> tuple[Any, Any]:
+    import cupy
+
+    batch, n = matrices.shape[:2]
+    lu = cupy.array(matrices.transpose(0, 2, 1), order="C", copy=True)
+    pivots, stream = cupy.empty((batch, n), np.int32), int(cupy.cuda.get_current_stream().ptr)
+    routines = blas(lu.dtype.name, stream, lu.device.id)
+    panels.factor_on(lu, pivots, _room(n, batch, lu.dtype.name), routines, stream)
+    return lu, pivots
+
+
+def factor_panels(matrices: Any) -> tuple[Any, Any]:
+    """Factor a batch of real matrices [batch, n, n] on CuPy's current stream; they are read.
+
+    Returns
+    -------
+    lu : cupy array [batch, n, n]
+        Column-major factors.
+    pivots : cupy int32 [batch, n]
+        Counted from 1.
+    """
+    batch, n = matrices.shape[:2]
+    key = (matrices.dtype.name, n, batch, matrices.device.id)
+    if matrices.nbytes > GRAPH_BYTES:
+        return _direct(matrices)
+    with _lock:
+        known = _kinds.pop(key, None)
+        if known is None:  # the first of a kind compiles and loads, which a capture must not
+            _kinds[key] = []
+            while len(_kinds) > KEPT:
+                _kinds.pop(next(iter(_kinds)))
+            known = None
+        else:
+            _kinds[key] = known
+    if known is None:
+        return _direct(matrices)
+    with _lock:
+        held = next((one for one in known if one.done.done), None)
+        if held is None and len(known) < OF_A_KIND:
+            held = _Held(*key)
+            held.capture()
+            known.append(held)
+        elif held is None:
+            known.append(known.pop(0))
+            held = known[-1]
+        return held.run(matrices)
+
+
+def solve_triangles(lu: Any, pivots: Any, x: Any, *, identity: bool = False) -> Any:
+    """Solve for many right-hand sides with one matrix's factors: ``x`` [count, n] holds column-major columns.
+
+    Returns a new array like ``x``. With ``identity`` the right-hand sides are the n unit vectors, and ``x`` is not read.
+    """
+    import cupy
+
+    n, device = len(lu), lu.device.id
+    stream = int(cupy.cuda.get_current_stream().ptr)
+    order = cupy.empty(n, np.int32)
+    kernel = panels.cuda_load("lu_order", device)
+    kernel.launch(stream, 1, panels.ORDER_THREADS, (pivots.data.ptr, order.data.ptr, n), 8 * n)
+    routines, item = blas(lu.dtype.name, stream, device), lu.itemsize
+    at = lu.data.ptr
+    if not identity:
+        result = x[:, order]
+        routines.solve_triangle(False, n, len(x), at, n, result.data.ptr, n)
+        routines.solve_triangle(True, n, len(x), at, n, result.data.ptr, n)
+        return result
+    inverse = cupy.eye(n, dtype=lu.dtype)
+    wide = -(-n // INVERSE_PARTS)
+    for first in range(0, n, wide):  # columns of L^-1 from their diagonal on
+        corner = first * (n + 1) * item
+        many = min(wide, n - first)
+        routines.solve_triangle(False, n - first, many, at + corner, n, inverse.data.ptr + corner, n)
+    routines.solve_triangle(True, n, n, at, n, inverse.data.ptr, n)
+    result = cupy.empty_like(inverse)
+    result[order] = inverse  # the interchanges, as columns of the inverse
+    return result

@@ -1,0 +1,269 @@
+"""Launch plan of ``lu_panel.cu`` and the LU of a batch of real matrices on the GPU: our panels, cuBLAS's products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "SOURCE",
+    "PanelPlan",
+    "all_instantiations",
+    "cuda_load",
+    "factor_on",
+    "instantiations",
+    "outer_width",
+    "panel_width",
+    "plan_panel",
+    "scratch",
+    "solves",
+    "steps",
+    "subset",
+    "supported",
+]
+
+SOURCE = Path(__file__).parent / "lu_panel.cu"
+ALONE, CLUSTER, GRID = 0, 1, 2
+ALONE_ROWS, RANK_THREADS, MAX_RANKS = 512, 256, 8
+WIDTH, NARROW = 32, 16  # columns of a panel; narrower where a thread's rows would not fit its registers
+# Rows a thread and columns of a panel: 128 registers of data at most.
+SHAPES = {
+    "float32": ((1, WIDTH), (2, WIDTH), (4, WIDTH)),
+    "float64": ((1, WIDTH), (2, WIDTH), (4, NARROW)),
+}
+MAX_ORDER = MAX_RANKS * RANK_THREADS * 4
+MAX_ORDER_SOLVE = 16384  # two integers a row in shared memory
+CUDA_TYPES = {"float32": "float", "float64": "double"}
+ITEM_BYTES = {"float32": 4, "float64": 8}
+SIGNATURES = {"lu_panel": "pqiiipppp", "lu_rows": "pqiiiiipii", "lu_order": "ppi"}
+ROWS_THREADS, ROWS_COLUMNS = 128, 16  # a block of lu_rows takes 16 columns
+ORDER_THREADS = 256
+LIST_BYTES = 16 * WIDTH
+
+
+@dataclass(frozen=True)
+class PanelPlan:
+    """How one panel is factored.
+
+    Attributes
+    ----------
+    expression : str
+        Kernel.
+    way : int
+        ALONE, CLUSTER or GRID: what the blocks exchange candidates through.
+    ranks, threads : int
+        Blocks that share a panel, and threads of each.
+    """
+
+    expression: str
+    way: int
+    ranks: int
+    threads: int
+
+
+def supported(dtype: str, n: int) -> bool:
+    """Whether matrices of this type and order are factored here."""
+    return dtype in SHAPES and n <= MAX_ORDER
+
+
+def solves(dtype: str, n: int) -> bool:
+    """Whether triangular solves of cuBLAS take a factor, ours or cuSOLVER's."""
+    return dtype in CUDA_TYPES and n <= MAX_ORDER_SOLVE
+
+
+def panel_width(dtype: str, rows: int) -> int:
+    """Return the columns of the panels of a block column with this many rows."""
+    return next(width for each, width in SHAPES[dtype] if each * MAX_RANKS * RANK_THREADS >= rows)
+
+
+def outer_width(n: int) -> int:
+    """Return the columns after which the rest of the matrix is brought up to date at once."""
+    return n if n <= 2048 else 256
+
+
+def plan_panel(
+    dtype: str,
+    rows: int,
+    width: int,
+    clusters: bool,
+    *,
+    threads: int = RANK_THREADS,
+    alone_rows: int = ALONE_ROWS,
+) -> PanelPlan:
+    """Plan a panel of ``width`` columns. ``threads`` and ``alone_rows`` are for tests at small sizes."""
+    kind = CUDA_TYPES[dtype]
+    if rows <= alone_rows and width == WIDTH:
+        return PanelPlan(f"lu_panel<{kind}, 1, {WIDTH}, {ALONE}>", ALONE, 1, -(-rows // 32) * 32)
+    ranks = min(MAX_RANKS, -(-rows // threads))
+    each = next(e for e, w in SHAPES[dtype] if w == width and e * ranks * threads >= rows)
+    way = CLUSTER if clusters else GRID
+    return PanelPlan(f"lu_panel<{kind}, {each}, {width}, {way}>", way, ranks, threads)
+
+
+def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
+    """Return all that can be launched: (file, expressions, least architecture)."""
+    found: list[tuple[Path, tuple[str, ...], int]] = []
+    for way, least in ((GRID, 75), (CLUSTER, 90)):
+        names = [f"lu_panel<{CUDA_TYPES[d]}, {r}, {w}, {way}>" for d, all_ in SHAPES.items() for r, w in all_]
+        found.append((SOURCE, tuple(names), least))
+    names = [f"lu_panel<{kind}, 1, {WIDTH}, {ALONE}>" for kind in CUDA_TYPES.values()]
+    names += [
+        f"lu_rows<{CUDA_TYPES[d]}, {w}>" for d, all_ in SHAPES.items() for w in sorted({s[1] for s in all_})
+    ]
+    return [*found, (SOURCE, (*names, "lu_order"), 75)]
+
+
+def all_instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
+    """Return those of small orders too: what the room's build suite compiles."""
+    from warpfront.dense import _lu_small_cuda as small
+
+    return [*instantiations(), *small.instantiations()]
+
+
+def subset() -> list[tuple[Path, tuple[str, ...], int]]:
+    """Return every kernel once: the largest instantiations take seconds to compile."""
+    from warpfront.dense import _lu_small_cuda as small
+
+    names = ("lu_panel<float, 1, 32, 0>", "lu_panel<double, 1, 32, 2>", "lu_rows<float, 32>", "lu_order")
+    return [(SOURCE, names, 75), (SOURCE, ("lu_panel<float, 1, 32, 1>",), 90), *small.instantiations()]
+
+
+def cuda_load(expression: str, device: int) -> Any:
+    """Return a loaded kernel; one place, so that a profile can stand in between."""
+    from warpfront.backend import cuda
+
+    return cuda.load(SOURCE, expression, SIGNATURES[expression.partition("<")[0]], device)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the factorisation.
+
+    Attributes
+    ----------
+    kind : str
+        ``panel``, ``rows`` (interchanges, with ``triangle`` also the panel's inverse triangle), ``triangle`` or ``product``.
+    first, wide : int
+        Columns of the panel or block column.
+    begin, end : int
+        Columns that the step changes.
+    width : int
+        Columns a list of moves is made for.
+    lists : tuple of int
+        Which lists of moves, the first and one past the last.
+    triangle : bool
+    """
+
+    kind: str
+    first: int
+    wide: int
+    begin: int
+    end: int
+    width: int = WIDTH
+    lists: tuple[int, int] = (0, 0)
+    triangle: bool = False
+
+
+def steps(n: int, dtype: str, outer: int) -> Iterator[Step]:
+    """Yield the steps that factor a matrix of order n: panels, and what brings the other columns up to date."""
+    made = 0
+    for block in range(0, n, outer):
+        end, begun = min(block + outer, n), made
+        width = panel_width(dtype, n - block)
+        for first in range(block, end, width):
+            wide = min(width, end - first)
+            lists = (made, made + 1)
+            made += 1
+            yield Step("panel", first, wide, first, first + wide, width, lists)
+            if end - block > wide:
+                yield Step("rows", first, wide, block, end, width, lists, True)
+            if first + wide < end:
+                yield Step("product", first, wide, first + wide, end)
+        if n > end - block:
+            yield Step("rows", block, end - block, 0, n, width, (begun, made))
+        if end < n:
+            yield Step("triangle", block, end - block, end, n)
+            yield Step("product", block, end - block, end, n)
+
+
+def scratch(n: int, batch: int, dtype: str, outer: int) -> tuple[int, int]:
+    """Return the integers that all lists of moves take, and the bytes of the mailboxes."""
+    panels = sum(step.kind == "panel" for step in steps(n, dtype, outer))
+    mailbox = 2 * MAX_RANKS * (WIDTH * ITEM_BYTES[dtype] + ITEM_BYTES[dtype] + 4)
+    return panels * batch * 4 * WIDTH, (mailbox + 15) // 16 * 16 * batch
+
+
+def factor_on(lu: Any, pivots: Any, room: Any, routines: Any, stream: int, outer: int | None = None) -> None:
+    """Queue the factorisation of column-major matrices in place (``lu[b, j, i]`` is entry i, j of matrix b).
+
+    Parameters
+    ----------
+    lu : cupy float [batch, n, n], contiguous
+    pivots : cupy int32 [batch, n]
+        Written, counted from 1.
+    room : (moves, mailboxes, counters)
+        CuPy arrays: `scratch` says how many; counters uint32 [panels * batch], 0.
+    routines : Blas
+        On ``stream``.
+    stream : int
+    outer : int, optional
+        Columns of a block column; default `outer_width`.
+    """
+    from warpfront.backend import capability
+
+    batch, n = lu.shape[:2]
+    dtype, item, device = lu.dtype.name, lu.itemsize, lu.device.id
+    clusters = capability.probe(device).clusters
+    moves, box, counters = room
+    at, stride, kind = lu.data.ptr, n * n, CUDA_TYPES[lu.dtype.name]
+    for step in steps(n, dtype, outer or outer_width(n)):
+        corner = at + step.first * (n + 1) * item
+        right = corner + (step.begin - step.first) * n * item
+        below = n - step.first - step.wide
+        if step.kind == "panel":
+            made = plan_panel(dtype, n - step.first, step.width, clusters)
+            kernel = cuda_load(made.expression, device)
+            alone = range(batch) if made.way == GRID else (0,)  # resident blocks: one matrix at a time
+            for b in alone:
+                list_at = moves.data.ptr + (step.lists[0] * batch + b) * LIST_BYTES
+                counter = counters.data.ptr + 4 * (step.lists[0] * batch + b)
+                matrix = at + b * stride * item
+                args: tuple[Any, ...] = (
+                    matrix, stride, n, step.first, step.wide, pivots.data.ptr + 4 * b * n, list_at, box.data.ptr,
+                    counter,
+                )  # fmt: skip
+                kernel.launch(
+                    stream, (made.ranks, batch // len(alone)), made.threads, args,
+                    cooperative=made.way == GRID, cluster=made.ranks if made.way == CLUSTER else 1,
+                )  # fmt: skip
+        elif step.kind == "rows":
+            columns = step.end - step.begin - step.wide
+            list_at = moves.data.ptr + step.lists[0] * batch * LIST_BYTES
+            count = step.lists[1] - step.lists[0]
+            args = (
+                at,
+                stride,
+                n,
+                step.first,
+                step.wide,
+                step.begin,
+                step.end,
+                list_at,
+                count,
+                int(step.triangle),
+            )
+            grid = (-(-columns // ROWS_COLUMNS), batch)
+            cuda_load(f"lu_rows<{kind}, {step.width}>", device).launch(stream, grid, ROWS_THREADS, args)
+        elif step.kind == "triangle":
+            for b in range(batch):
+                shift = b * stride * item
+                routines.solve_triangle(
+                    False, step.wide, step.end - step.begin, corner + shift, n, right + shift, n
+                )
+        else:
+            down = step.wide * item
+            routines.subtract_product(
+                below, step.end - step.begin, step.wide, corner + down, right, right + down, n, batch, stride
+            )

@@ -1,0 +1,343 @@
+// Dense LU with partial pivoting: a panel of W columns in the registers of a few blocks, and what its pivots do to the
+// columns beside it.
+//
+// lu_panel: `ranks` blocks (gridDim.x; a cluster, or one, or resident ones) factor columns c0 .. c0 + wide of matrix
+// blockIdx.y. A thread owns R whole rows for good: rows do not move, a thread keeps the place its row has come to and
+// writes it there at the end. The W entries of a row turn by one register a column, so that the loop over columns has
+// one body: entry 0 is the current column, the factor goes in at the other end, and after W columns all stand where
+// they began. A column costs a search over the warps and blocks, whose candidates bring their row along, one barrier of
+// the block and one of the blocks, and W - 1 products a row.
+// lu_rows: a warp owns Cols columns outside the panel. It gathers the moved entries of a column, solves with the panel's
+// unit triangle in registers (lane i holds row i of it) where the column is right of the panel, and scatters.
+// lu_order: all interchanges as one order of rows; one block, thread 0 follows them in shared memory.
+//
+// Shared layout of lu_panel: `warps`, each warp's largest entry with its place and row; `mail`, the same of each block.
+// Both twice, for columns in turn: a half is written again two columns later, after a barrier that its readers passed.
+// Barriers: per column __syncthreads between the warps' candidates and their reads, and panel_barrier between the
+// blocks' and theirs. One panel_barrier after the rows are read: a block writes into another's memory, and at the end
+// over rows another has read. lu_rows: __syncwarp between gathering and scattering a column.
+//
+// Literature: LAPACK's getf2 for the pivot rule (the first of the largest); Toledo, Locality of reference in LU
+// decomposition with partial pivoting (SIAM J. Matrix Anal. Appl. 18, 1997) for blocking. Fixed rows and turning
+// registers are this file's own.
+#include "cluster.cuh"
+#include "types.cuh"
+#include "warp.cuh"
+
+namespace wf {
+
+[[maybe_unused]] constexpr int kPanelWarps = 16;
+[[maybe_unused]] constexpr int kPanelRanks = 8;
+[[maybe_unused]] constexpr int kList = 128;  // integers of one list of moves: 4 of the widest panel's columns
+[[maybe_unused]] constexpr int kRowsThreads = 128;
+[[maybe_unused]] constexpr int kRowsColumns = 4;
+
+template <typename T>
+WF_DEVICE T magnitude(T a) { return a < T(0) ? -a : a; }
+
+// Largest value of a warp, its first index among equals, NaN above all: what warp_arg_max finds, by fewer steps where the
+// processor reduces integers (a non-negative float orders as its bits do).
+WF_DEVICE indexed<float> first_largest(indexed<float> own) {
+#if defined(WARPFRONT_SIMT) || WF_ARCH < 800
+  return warp_arg_max(own);
+#else
+  const u32 key = own.index == kNone ? 0u : __float_as_uint(own.value) & 0x7fffffffu;
+  const u32 top = __reduce_max_sync(kFullMask, key);
+  const u32 index = __reduce_min_sync(kFullMask, key == top ? static_cast<u32>(own.index) : static_cast<u32>(kNone));
+  return {__uint_as_float(top), static_cast<i32>(index)};
+#endif
+}
+
+WF_DEVICE indexed<double> first_largest(indexed<double> own) {
+#if defined(WARPFRONT_SIMT) || WF_ARCH < 800
+  return warp_arg_max(own);
+#else
+  const u64 bits = own.index == kNone ? 0ull : static_cast<u64>(__double_as_longlong(own.value)) & 0x7fffffffffffffffull;
+  const u32 high = static_cast<u32>(bits >> 32), low = static_cast<u32>(bits);
+  const u32 top = __reduce_max_sync(kFullMask, high);
+  const u32 next = __reduce_max_sync(kFullMask, high == top ? low : 0u);
+  const bool mine = high == top && low == next;
+  const u32 index = __reduce_min_sync(kFullMask, mine ? static_cast<u32>(own.index) : static_cast<u32>(kNone));
+  return {__longlong_as_double(static_cast<i64>(static_cast<u64>(top) << 32 | next)), static_cast<i32>(index)};
+#endif
+}
+
+// Candidates of one column: rows with their largest entry and its place, twice.
+template <typename T, int W, int Slots>
+struct alignas(16) candidates {
+  T row[2][Slots][W];
+  T size[2][Slots];
+  i32 place[2][Slots];
+};
+
+template <typename T>
+struct alignas(16) pack {
+  T v[16 / sizeof(T)];
+};
+
+// Row of W entries, 16 bytes at a time.
+template <typename T, int W>
+WF_DEVICE void write_row(T* to, const T (&from)[W]) {
+  constexpr int Each = 16 / static_cast<int>(sizeof(T));
+  WF_UNROLL
+  for (int k = 0; k < W / Each; ++k) {
+    pack<T> held;
+    WF_UNROLL
+    for (int e = 0; e < Each; ++e) held.v[e] = from[k * Each + e];
+    reinterpret_cast<pack<T>*>(to)[k] = held;
+  }
+}
+
+// The winner among `count` candidates, and its slot.
+template <typename T, int W, int Slots>
+WF_DEVICE indexed<T> winner(const candidates<T, W, Slots>& room, int half, int count, int& slot) {
+  const int lane = lane_id();
+  indexed<T> own = {T(-1), kNone};
+  if (lane < count) own = {room.size[half][lane], room.place[half][lane]};
+  const indexed<T> best = first_largest(own);
+  const u32 who = __ballot_sync(kFullMask, lane < count && own.index == best.index);
+  slot = __ffs(static_cast<int>(who)) - 1;
+  return best;
+}
+
+// The block's candidate to the mailbox of every block: warp k writes to block k.
+template <int Way, typename T, int W>
+WF_DEVICE void send(const candidates<T, W, kPanelWarps>& warps, candidates<T, W, kPanelRanks>* mail, int half, int live, int ranks) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = lane_id(), rank = static_cast<int>(blockIdx.x);
+  const bool remote = Way == kCluster && kHasClusters;
+  if (warp >= (remote ? ranks : 1)) return;
+  int slot = 0;
+  const indexed<T> best = winner(warps, half, static_cast<int>(blockDim.x) / kWarp, slot);
+  const T entry = lane < live ? warps.row[half][slot][lane] : T(0);
+  if (remote) {
+    const u32 to = static_cast<u32>(warp);
+    if (lane < W) store_remote(&mail->row[half][rank][lane], to, entry);
+    if (lane == 0) store_remote(&mail->size[half][rank], to, best.value);
+    if (lane == 0) store_remote(&mail->place[half][rank], to, best.index);
+  } else {
+    if (lane < W) mail->row[half][rank][lane] = entry;
+    if (lane == 0) mail->size[half][rank] = best.value;
+    if (lane == 0) mail->place[half][rank] = best.index;
+  }
+}
+
+// Each warp's candidate for the column that stands in entry 0; then the barrier of the block.
+template <typename T, int R, int W>
+WF_DEVICE void offer(const T (&v)[R][W], const i32 (&place)[R], candidates<T, W, kPanelWarps>& warps, int j) {
+  const int half = j & 1, warp = static_cast<int>(threadIdx.x) / kWarp;
+  indexed<T> best = {T(-1), kNone};
+  WF_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const indexed<T> own = {magnitude(v[r][0]), place[r]};
+    if (place[r] >= j && beats(own, best)) best = own;
+  }
+  best = first_largest(best);
+  if (lane_id() == 0) {
+    warps.size[half][warp] = best.value;
+    warps.place[half][warp] = best.index;
+  }
+  WF_UNROLL
+  for (int r = 0; r < R; ++r)
+    if (place[r] == best.index) {
+      T row[W];
+      WF_UNROLL
+      for (int w = 0; w < W; ++w) row[w] = w < W - j ? v[r][w] : T(0);
+      write_row<T, W>(warps.row[half][warp], row);
+    }
+  __syncthreads();
+}
+
+// One column: the row at `row` becomes the pivot's; every row below loses its multiple and all turn by one entry.
+template <typename T, int R, int W>
+WF_DEVICE void eliminate(T (&v)[R][W], i32 (&place)[R], const T* pivot_row, i32 row, int j) {
+  constexpr int Each = 16 / static_cast<int>(sizeof(T));
+  const pack<T>* const packs = reinterpret_cast<const pack<T>*>(pivot_row);
+  const T pivot = pivot_row[0];
+  T factor[R], last[R];
+  WF_UNROLL
+  for (int r = 0; r < R; ++r) {
+    if (place[r] == row)
+      place[r] = j;
+    else if (place[r] == j)
+      place[r] = row;
+    const bool below = place[r] > j && pivot != T(0);
+    factor[r] = below ? v[r][0] / pivot : T(0);
+    last[r] = below ? factor[r] : v[r][0];
+  }
+  WF_UNROLL
+  for (int k = 0; k < W / Each; ++k) {
+    const pack<T> held = packs[k];
+    WF_UNROLL
+    for (int w = k == 0 ? 1 : k * Each; w < (k + 1) * Each; ++w) {
+      WF_UNROLL
+      for (int r = 0; r < R; ++r) v[r][w - 1] = v[r][w] - factor[r] * held.v[w % Each];
+    }
+  }
+  WF_UNROLL
+  for (int r = 0; r < R; ++r) v[r][W - 1] = last[r];
+}
+
+// Past the last column of a narrow panel rows only turn.
+template <typename T, int R, int W>
+WF_DEVICE void turn(T (&v)[R][W]) {
+  WF_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const T last = v[r][0];
+    WF_UNROLL
+    for (int w = 1; w < W; ++w) v[r][w - 1] = v[r][w];
+    v[r][W - 1] = last;
+  }
+}
+
+}  // namespace wf
+
+// a: [batch][n][n] column-major, `stride` entries a matrix. pivots: [batch][n], counted from 1, written for c0 .. c0 + wide.
+// moves: [batch][kList], written: pairs of a row and what it receives; 0 .. W - 1 the pivots' rows, then those they
+// displaced, or -1. box: mailboxes of way_grid, else unused. counter: [batch], 0; unused alone and in a cluster.
+template <typename T, int R, int W, int Way>
+__global__ void __launch_bounds__(512 / (R * W * sizeof(T) > 256 ? 2 : 1))
+    lu_panel(T* a, wf::i64 stride, wf::i32 n, wf::i32 c0, wf::i32 wide, wf::i32* pivots, wf::i32* moves, void* box, wf::u32* counter) {
+  __shared__ wf::candidates<T, W, wf::kPanelWarps> warps;
+  __shared__ wf::candidates<T, W, Way == wf::kCluster && wf::kHasClusters ? wf::kPanelRanks : 1> near;
+  const int t = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int ranks = static_cast<int>(gridDim.x), rank = static_cast<int>(blockIdx.x);
+  const wf::i64 matrix = blockIdx.y;
+  typedef wf::candidates<T, W, wf::kPanelRanks> mailbox;
+  mailbox* const mail = Way == wf::kCluster && wf::kHasClusters ? reinterpret_cast<mailbox*>(&near)
+                                                                 : static_cast<mailbox*>(box) + matrix;
+  T* const corner = a + matrix * stride + c0 * (static_cast<wf::i64>(n) + 1);
+  wf::u32* const count = counter + matrix;
+  wf::u32 round = 0;
+  const wf::i32 rows = n - c0, first = rank * threads + t, step = ranks * threads;
+  T v[R][W];
+  wf::i32 place[R];
+  WF_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const wf::i32 i = first + r * step;
+    place[r] = i < rows ? i : -1;
+    WF_UNROLL
+    for (int w = 0; w < W; ++w) v[r][w] = i < rows && w < wide ? corner[i + w * static_cast<wf::i64>(n)] : T(0);
+  }
+  wf::panel_barrier<Way>(count, ++round, static_cast<wf::u32>(ranks));
+  WF_UNROLL_N(1)
+  for (int j = 0; j < W; ++j) {
+    if (j >= wide) {
+      wf::turn<T, R, W>(v);
+      continue;
+    }
+    const int half = j & 1;
+    int slot = 0;
+    wf::i32 row;
+    wf::offer<T, R, W>(v, place, warps, j);
+    if (Way == wf::kAlone) {
+      row = wf::winner(warps, half, threads / wf::kWarp, slot).index;
+      wf::eliminate<T, R, W>(v, place, warps.row[half][slot], row, j);
+    } else {
+      wf::send<Way>(warps, mail, half, W - j, ranks);
+      wf::panel_barrier<Way>(count, ++round, static_cast<wf::u32>(ranks));
+      row = wf::winner(*mail, half, ranks, slot).index;
+      wf::eliminate<T, R, W>(v, place, mail->row[half][slot], row, j);
+    }
+    if (rank == 0 && t == 0) pivots[matrix * n + c0 + j] = c0 + row + 1;
+  }
+  wf::i32* const moved = moves + matrix * wf::kList;
+  if (rank == 0 && t >= wide && t < W) moved[2 * t] = moved[2 * (W + t)] = -1;
+  WF_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const wf::i32 i = first + r * step, at = place[r];
+    if (at >= 0 && at < wide) {
+      moved[2 * at] = c0 + at;
+      moved[2 * at + 1] = c0 + i;
+    }
+    if (i < wide) {
+      moved[2 * (W + i)] = at < wide ? -1 : c0 + at;
+      moved[2 * (W + i) + 1] = c0 + i;
+    }
+    WF_UNROLL
+    for (int w = 0; w < W; ++w)
+      if (at >= 0 && w < wide) corner[at + w * static_cast<wf::i64>(n)] = v[r][w];
+  }
+}
+
+// Apply `lists` lists of moved rows, one after another, to the columns from .. to without the panel's c0 .. c0 + wide; to
+// those right of a single panel (triangle != 0) also the inverse of its unit triangle. moves: [lists][batch][kList].
+template <typename T, int W>
+__global__ void __launch_bounds__(128) lu_rows(T* a, wf::i64 stride, wf::i32 n, wf::i32 c0, wf::i32 wide, wf::i32 from, wf::i32 to,
+                                               const wf::i32* moves, wf::i32 lists, wf::i32 triangle) {
+  constexpr int Slots = 2 * W / wf::kWarp, Cols = wf::kRowsColumns;
+  const int lane = wf::lane_id();
+  const wf::i32 warp = static_cast<wf::i32>(blockIdx.x) * (wf::kRowsThreads / wf::kWarp) + static_cast<wf::i32>(threadIdx.x) / wf::kWarp;
+  T* const matrix = a + static_cast<wf::i64>(blockIdx.y) * stride;
+  const wf::i32 columns = to - from - wide;
+  if (warp * Cols >= columns) return;  // the whole warp
+  T* column[Cols];
+  bool right[Cols], have[Cols];
+  WF_UNROLL
+  for (int k = 0; k < Cols; ++k) {
+    const wf::i32 q = from + warp * Cols + k, c = q < c0 ? q : q + wide;
+    have[k] = warp * Cols + k < columns;
+    right[k] = have[k] && triangle != 0 && c >= c0 + wide;
+    column[k] = matrix + (have[k] ? c : 0) * static_cast<wf::i64>(n);
+  }
+  T held[Slots][Cols];
+  wf::i32 to_row[Slots], from_row[Slots];
+  for (wf::i32 l = 0; l < lists; ++l) {
+    const wf::i32* const list = moves + (static_cast<wf::i64>(l) * gridDim.y + blockIdx.y) * wf::kList;
+    WF_UNROLL
+    for (int s = 0; s < Slots; ++s) {
+      to_row[s] = list[2 * (lane + s * wf::kWarp)];
+      from_row[s] = list[2 * (lane + s * wf::kWarp) + 1];
+    }
+    WF_UNROLL
+    for (int s = 0; s < Slots; ++s) {
+      WF_UNROLL
+      for (int k = 0; k < Cols; ++k) held[s][k] = to_row[s] >= 0 && have[k] ? column[k][from_row[s]] : T(0);
+    }
+    __syncwarp();  // all of a column's entries are read before the first is overwritten
+    if (triangle != 0) break;  // a single list: written below, once solved
+    WF_UNROLL
+    for (int s = 0; s < Slots; ++s) {
+      WF_UNROLL
+      for (int k = 0; k < Cols; ++k)
+        if (to_row[s] >= 0 && have[k]) column[k][to_row[s]] = held[s][k];
+    }
+    __syncwarp();
+  }
+  if (triangle == 0) return;
+  WF_UNROLL
+  for (int w = 0; w < W; ++w) {
+    const T l = lane > w && lane < wide ? matrix[c0 + lane + (c0 + w) * static_cast<wf::i64>(n)] : T(0);
+    WF_UNROLL
+    for (int k = 0; k < Cols; ++k) {
+      const T done = __shfl_sync(wf::kFullMask, held[0][k], w);
+      if (right[k]) held[0][k] = held[0][k] - l * done;
+    }
+  }
+  WF_UNROLL
+  for (int s = 0; s < Slots; ++s) {
+    WF_UNROLL
+    for (int k = 0; k < Cols; ++k)
+      if (to_row[s] >= 0 && have[k]) column[k][to_row[s]] = held[s][k];
+  }
+}
+
+// Order of rows that all interchanges together make: row order[i] of the matrix stands at i. One block; thread 0 follows
+// the interchanges in shared memory, one after another as they were made.
+__global__ void lu_order(const wf::i32* pivots, wf::i32* order, wf::i32 n) {
+  WF_DYNAMIC_SHARED(raw);
+  wf::i32* stand = reinterpret_cast<wf::i32*>(raw);
+  wf::i32* partner = stand + n;
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
+    stand[i] = i;
+    partner[i] = pivots[i] - 1;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int i = 0; i < n; ++i) {
+      const wf::i32 other = partner[i], held = stand[i];
+      stand[i] = stand[other];
+      stand[other] = held;
+    }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) order[i] = stand[i];
+}

@@ -1,0 +1,226 @@
+"""Panels of the LU on the GPU: the plan, the kernels under the SIMT runner, the builds, and whole systems on a device."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from warpfront.dense import _lu_panel_cuda as plan
+from warpfront.dense._lu_blocked import row_order
+
+
+def test_plan():
+    alone = plan.plan_panel("float32", 500, 32, True)
+    assert (alone.expression, alone.ranks, alone.threads) == ("lu_panel<float, 1, 32, 0>", 1, 512)
+    shared = plan.plan_panel("float64", 2048, 32, True)
+    assert (shared.expression, shared.ranks, shared.threads) == ("lu_panel<double, 1, 32, 1>", 8, 256)
+    assert plan.plan_panel("float32", 8192, 32, False).expression == "lu_panel<float, 4, 32, 2>"
+    assert plan.plan_panel("float64", 4100, 16, True).expression == "lu_panel<double, 4, 16, 1>"
+    assert plan.panel_width("float64", 4097) == 16
+    assert plan.panel_width("float64", 4096) == 32
+    assert plan.supported("float64", 8192)
+    assert not plan.supported("float32", 8193)
+    assert not plan.supported("complex64", 100)
+    assert plan.solves("float64", 16384)
+    assert not plan.solves("complex64", 10)
+
+
+def kernels(dtype, each, width, way):
+    from warpfront.backend.simt import Simt
+
+    kind = plan.CUDA_TYPES[dtype]
+    names = f"lu_panel<{kind}, {each}, {width}, {way}>", f"lu_rows<{kind}, {width}>"
+    return Simt.build(plan.SOURCE, names), *names
+
+
+def launched(runner, name, *args, shared_bytes=0):
+    report = runner.launch(name, *args, shared_bytes=shared_bytes, schedules=2)
+    assert not report.findings, report.findings
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize(
+    ("dtype", "n", "first", "wide", "shape", "way", "ranks", "threads", "batch"),
+    [
+        ("float32", 70, 0, 32, (1, 32), plan.ALONE, 1, 96, 1),
+        ("float32", 90, 40, 32, (1, 32), plan.ALONE, 1, 64, 2),
+        ("float64", 40, 20, 20, (1, 32), plan.ALONE, 1, 32, 1),
+        ("float32", 90, 10, 32, (1, 32), plan.GRID, 3, 32, 1),
+        ("float64", 90, 10, 32, (1, 32), plan.CLUSTER, 3, 32, 2),
+        ("float64", 120, 10, 32, (2, 32), plan.CLUSTER, 2, 32, 1),
+        ("float64", 120, 10, 16, (4, 16), plan.CLUSTER, 2, 32, 1),
+        ("float32", 90, 20, 21, (1, 32), plan.CLUSTER, 2, 64, 1),
+    ],
+)
+def test_panel_on_the_host(dtype, n, first, wide, shape, way, ranks, threads, batch):
+    given = np.random.default_rng(n).standard_normal((batch, n, n)).astype(dtype)
+    a = np.ascontiguousarray(given.transpose(0, 2, 1))  # a[b, j, i] is entry i, j
+    pivots, moves = np.full((batch, n), -9, np.int32), np.full((batch, 128), -9, np.int32)
+    box, counter = np.zeros(plan.scratch(n, batch, dtype, n)[1], np.uint8), np.zeros(batch, np.uint32)
+    runner, panel, rows = kernels(dtype, *shape, way)
+    launched(runner, panel, (ranks, batch), threads, [a, n * n, n, first, wide, pivots, moves, box, counter])
+    launched(runner, rows, (-(-(n - wide) // 16), batch), 128, [a, n * n, n, first, wide, 0, n, moves, 1, 1])
+    eps = np.finfo(dtype).eps
+    for k in range(batch):
+        wanted, swaps = scipy.linalg.lu_factor(given[k][first:, first : first + wide])
+        local = pivots[k, first : first + wide] - 1 - first
+        assert np.array_equal(local, swaps[:wide])
+        found = a[k].T
+        assert np.abs(found[first:, first : first + wide] - wanted).max() < 300 * n * eps
+        order = row_order(np.concatenate([local + 1, np.arange(wide + 1, n - first + 1)]).astype(np.int32))
+        moved = given[k][first:][order]
+        assert np.array_equal(found[first:, :first], moved[:, :first])
+        assert np.array_equal(found[:first], given[k][:first])
+        right = moved[:, first + wide :]
+        lower = np.tril(wanted[:wide], -1) + np.eye(wide)
+        top = scipy.linalg.solve_triangular(lower, right[:wide], lower=True)
+        assert np.allclose(found[first:, first + wide :], np.vstack([top, right[wide:]]), atol=1e3 * n * eps)
+
+
+@pytest.mark.simt
+def test_lists_of_moves_follow_one_another():
+    n, first, runner = 80, 8, kernels("float32", 1, 32, plan.ALONE)
+    given = np.random.default_rng(3).standard_normal((n, n)).astype(np.float32)
+    a, pivots = np.ascontiguousarray(given.T), np.arange(1, n + 1, dtype=np.int32)
+    moves, zero = np.full((2, 128), -9, np.int32), np.zeros(64, np.uint32)
+    for k, (at, wide) in enumerate(((first, 32), (first + 32, 20))):  # two panels; nothing between them
+        launched(
+            runner[0], runner[1], (1, 1), 96, [a, n * n, n, at, wide, pivots, moves[k : k + 1], zero, zero]
+        )
+    launched(runner[0], runner[2], (2, 1), 128, [a, n * n, n, first, 52, 0, n, moves, 2, 0])
+    order = row_order(pivots)
+    outside = [c for c in range(n) if not first <= c < first + 52]
+    assert np.array_equal(a.T[:, outside], given[order][:, outside])
+
+
+@pytest.mark.simt
+def test_a_zero_column_is_left_and_a_nan_stays():
+    n, runner = 40, kernels("float32", 1, 32, plan.ALONE)
+    given = np.random.default_rng(0).standard_normal((2, n, n)).astype(np.float32)
+    given[0, :, 5] = 0
+    given[1, 7, 3] = np.nan
+    a, pivots = np.ascontiguousarray(given.transpose(0, 2, 1)), np.zeros((2, n), np.int32)
+    moves, zero = np.full((2, 128), -9, np.int32), np.zeros(64, np.uint32)
+    launched(runner[0], runner[1], (1, 2), 64, [a, n * n, n, 0, 32, pivots, moves, zero, zero])
+    assert a[0, 5, 5] == 0
+    assert np.isfinite(a[0, :32]).all()
+    assert np.isnan(a[1]).any()
+
+
+@pytest.mark.simt
+def test_order_on_the_host():
+    from warpfront.backend.simt import Simt
+
+    pivots = np.array([3, 3, 5, 4, 5], np.int32)
+    order = np.full(5, -9, np.int32)
+    runner = Simt.build(plan.SOURCE, ("lu_order",))
+    launched(runner, "lu_order", 1, 64, [pivots, order, 5], shared_bytes=40)
+    assert np.array_equal(order, row_order(pivots))
+
+
+def exchanged(a, pivots, first, wide):
+    for i in range(first, first + wide):
+        a[[i, pivots[i]]] = a[[pivots[i], i]]
+
+
+@pytest.mark.parametrize(("n", "outer"), [(70, 70), (150, 64), (200, 96), (31, 64)])
+@pytest.mark.parametrize("rows", [4096, 100])
+def test_steps_make_a_factorisation(n, outer, rows, monkeypatch):
+    """The steps in NumPy, each as the kernel or the library does it, end in LAPACK's factors."""
+    monkeypatch.setattr(plan, "panel_width", lambda dtype, left: 32 if left <= rows else 16)
+    given = np.random.default_rng(n).standard_normal((n, n))
+    a, pivots = given.copy(), np.zeros(n, int)
+    for step in plan.steps(n, "float64", outer):
+        top, end = slice(step.first, step.first + step.wide), step.first + step.wide
+        changed = slice(step.begin, step.end)
+        if step.kind == "panel":
+            part, swaps = scipy.linalg.lu_factor(a[step.first :, top])
+            a[step.first :, top], pivots[top] = part, swaps[: step.wide] + step.first
+        elif step.kind == "rows":
+            columns = [c for c in range(step.begin, step.end) if not step.first <= c < end]
+            others = a[:, columns]
+            exchanged(others, pivots, step.first, step.wide)
+            a[:, columns] = others
+            right = slice(end, step.end)
+            if step.triangle:
+                a[top, right] = scipy.linalg.solve_triangular(
+                    a[top, top], a[top, right], lower=True, unit_diagonal=True
+                )
+        elif step.kind == "triangle":
+            a[top, changed] = scipy.linalg.solve_triangular(
+                a[top, top], a[top, changed], lower=True, unit_diagonal=True
+            )
+        else:
+            a[end:, changed] -= a[end:, top] @ a[top, changed]
+    wanted, swaps = scipy.linalg.lu_factor(given)
+    assert np.array_equal(pivots, swaps)
+    assert np.allclose(a, wanted, atol=1e-9)
+
+
+def check_build(entries, arch):
+    from warpfront.backend import compile as compiling
+    from warpfront.backend import nvrtc
+
+    for file, names, least in entries:
+        if arch < least:
+            continue
+        built = nvrtc.compile(file, names, f"sm_{arch}", compiling.CompileOptions())
+        assert set(built.resources) == set(names)
+        for name, found in built.resources.items():
+            assert found.spill_store_bytes <= 32, (name, found)
+
+
+@pytest.mark.parametrize("arch", [80, 90, 100, 120])
+def test_every_kernel_builds(arch):
+    check_build(plan.subset(), arch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [80, 90, 100, 120])
+def test_all_instantiations_build(arch):
+    check_build(plan.instantiations(), arch)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [65, 513, 1030, 2100, 4200])
+def test_large_systems_on_the_device(n, dtype):
+    import cupy
+
+    from warpfront.dense import inv, slogdet, solve
+
+    rng = cupy.random.default_rng(n)
+    device = rng.standard_normal((n, n), dtype=np.dtype(dtype))
+    b = cupy.random.default_rng(1).standard_normal((n, 3), dtype=np.dtype(dtype))
+    eps = np.finfo(dtype).eps
+    first = solve(device, b)
+    for _ in range(5):
+        assert bool((solve(device, b) == first).all())
+    assert float(abs(b - device @ first).max()) < 40 * n * eps * float(abs(first).max())
+    inverse = inv(device)
+    assert float(abs(device @ inverse - cupy.eye(n)).max()) < 40 * n * eps * float(abs(inverse).max())
+    sign, logarithm = slogdet(device)
+    wanted = np.linalg.slogdet(cupy.asnumpy(device).astype(np.float64))
+    assert float(sign) == wanted.sign
+    assert float(logarithm) == pytest.approx(wanted.logabsdet, rel=1e3 * eps)
+    singular = device.copy()
+    singular[:, n // 2] = 0
+    assert int(slogdet(singular).sign) == 0
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_batch_is_factored_as_one_on_the_device(dtype):
+    import cupy
+
+    from warpfront.dense import inv, slogdet
+
+    a = cupy.random.default_rng(0).standard_normal((6, 130, 130), dtype=np.dtype(dtype))
+    a[4, :, 100] = 0
+    for _ in range(3):  # directly, then from a graph
+        signs, logarithms = slogdet(a)
+        wanted = np.linalg.slogdet(cupy.asnumpy(a).astype(np.float64))
+        assert np.array_equal(cupy.asnumpy(signs), wanted.sign)
+        assert cupy.asnumpy(logarithms) == pytest.approx(wanted.logabsdet, rel=1e3 * np.finfo(dtype).eps)
+    right = cupy.concatenate([a[:4], a[5:]])
+    error = abs(right @ inv(right) - cupy.eye(130)).max()
+    assert float(error) < 1e5 * np.finfo(dtype).eps
