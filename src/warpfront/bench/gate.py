@@ -7,7 +7,7 @@ The rule, for the median m and the 95th percentile p of two sets of samples of t
   relative to its median, the larger of base and new;
 - pairs: where samples of both were taken in turn (``values["pairing"]``), a sample's ratio to its partner is free of
   what the machine did to both. The ratio is then the median of those, its interval is theirs, and the A/A spread is
-  taken from them, each half of them standing for all: twice the same code differs from itself by no more;
+  half of what halves of them are apart: the deviation from 1 that the median of all has by chance;
 - slow: m and p of the new one both exceed 1 + n times the base's, and the 95% intervals of the medians (by order
   statistics, which assume no distribution) do not overlap;
 - ambiguous: m exceeds 1 + n, and one of the other two does not agree, or there are fewer than five samples, or a peer
@@ -182,7 +182,8 @@ def judge(
         floor = _floor(base, new)
         ratio, above, below = after / before, right[0] > left[1], right[1] < left[0]
     else:
-        floor = max(LEAST, SPREADS * _apart(ratios), RESOLUTION / before)
+        # Halves differ by twice the standard deviation of the whole's median, and that is how far it is from 1.
+        floor = max(LEAST, SPREADS * _apart(ratios) / 2, RESOLUTION / before)
         ratio, (low, high) = median(ratios), median_interval(ratios)
         above, below = low > 1, high < 1
     tail = percentile(second, 95) / percentile(first, 95)
