@@ -22,6 +22,7 @@ __all__ = [
     "NotPositiveDefiniteError",
     "NotSupportedError",
     "OrderingFailedError",
+    "OutOfPagesError",
     "PatternChangedError",
     "RefinementFailedError",
     "SingularMatrixError",
@@ -74,6 +75,21 @@ class CompileError(WarpfrontError, RuntimeError):
 
 class OrderingFailedError(WarpfrontError, RuntimeError):
     """An external ordering package returned an error or something that is no permutation."""
+
+
+class OutOfPagesError(WarpfrontError, RuntimeError):
+    """A paged cache has too few free pages for what was to be added; nothing was changed.
+
+    Attributes
+    ----------
+    needed, free : int
+        Pages that the request takes, and pages that there are for it.
+    """
+
+    def __init__(self, message: str, needed: int = 0, free: int = 0) -> None:
+        super().__init__(message)
+        self.needed = needed
+        self.free = free
 
 
 class NotAnalyzedError(WarpfrontError, RuntimeError):

@@ -1,1 +1,16 @@
 """Attention for inference: prefill, decoding from a paged key-value cache, merging of partial results."""
+
+from warpfront.attention.cache import PagedKVCache
+from warpfront.attention.decode import decode
+from warpfront.attention.merge import merge_states
+from warpfront.attention.prefill import prefill
+from warpfront.attention.rope import RotaryEmbedding, apply_rope
+
+__all__ = [
+    "PagedKVCache",
+    "RotaryEmbedding",
+    "apply_rope",
+    "decode",
+    "merge_states",
+    "prefill",
+]

@@ -133,7 +133,7 @@ class PrefillProblem:
 
     def __post_init__(self) -> None:
         _check_heads(self.heads, self.kv_heads, self.head_dim)
-        _check_dtype(self.dtype)
+        check_dtype(self.dtype)
         _check_scores(self.scale, self.soft_cap)
         if min(self.batch, self.q_len, self.k_len, self.total_q, self.total_k) < 0:
             raise InvalidValueError("sizes must not be negative")
@@ -223,7 +223,7 @@ class DecodeProblem:
 
     def __post_init__(self) -> None:
         _check_heads(self.heads, self.kv_heads, self.head_dim)
-        _check_dtype(self.dtype)
+        check_dtype(self.dtype)
         _check_scores(self.scale, self.soft_cap)
         check_page_size(self.page_size)
         if self.q_len < 1:
@@ -284,7 +284,7 @@ class AppendProblem:
 
     def __post_init__(self) -> None:
         _check_heads(self.kv_heads, self.kv_heads, self.head_dim)
-        _check_dtype(self.dtype)
+        check_dtype(self.dtype)
         check_page_size(self.page_size)
         check_rotary_dim(self.rotary_dim, self.head_dim)
 
@@ -318,7 +318,7 @@ def _check_heads(heads: int, kv_heads: int, head_dim: int) -> None:
         raise InvalidValueError(f"head_dim must be 1 to {MAX_HEAD_DIM}, got {head_dim}")
 
 
-def _check_dtype(dtype: str) -> None:
+def check_dtype(dtype: str) -> None:
     if dtype in DTYPES:
         return
     if dtype in _PLANNED_DTYPES:

@@ -1,0 +1,176 @@
+"""The caller's arrays: which library and device they are of, and flat views of those in host memory.
+
+NumPy arrays (with ``ml_dtypes`` also bfloat16) and PyTorch's tensors on the CPU are read where they lie; no library is
+imported that the caller does not use. Tensors on a GPU are handed on as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.backend.arrays import library_of
+from warpfront.errors import InvalidValueError, NotSupportedError
+
+__all__ = ["Given", "HostView", "empty", "host_view", "host_zeros", "integers", "read", "same_place"]
+
+BITS = {"float16": np.uint16, "bfloat16": np.uint16, "float32": np.float32}
+
+
+@dataclass(frozen=True)
+class Given:
+    """One array as the caller gave it.
+
+    Attributes
+    ----------
+    name : str
+        Of the argument, for messages.
+    owner : array or tensor
+    library : {"numpy", "torch"}
+    on_device : bool
+    dtype : str
+        Without the library's prefix.
+    shape : tuple of int
+    strides : tuple of int
+        In elements.
+    """
+
+    name: str
+    owner: Any
+    library: str
+    on_device: bool
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class HostView:
+    """An array in host memory: one-dimensional storage from its first element on, and strides in elements."""
+
+    flat: NDArray[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def read(name: str, x: Any) -> Given:
+    """Say what an array is.
+
+    Raises
+    ------
+    InvalidValueError
+        No array, a tensor that records gradients, or one that is not stored as it reads (conjugated, sparse).
+    NotSupportedError
+        A device array of another library than PyTorch.
+    """
+    if isinstance(x, np.ndarray):
+        size = x.itemsize
+        return Given(
+            name, x, "numpy", False, str(x.dtype), x.shape, tuple(step // size for step in x.strides)
+        )
+    if type(x).__module__.partition(".")[0] == "torch" and hasattr(x, "stride"):
+        if x.requires_grad:
+            raise InvalidValueError(
+                f"{name} records gradients, and there is no backward pass; pass {name}.detach()"
+            )
+        if x.device.type not in ("cpu", "cuda"):
+            raise NotSupportedError(f"{name} is on {x.device}; attention runs on the CPU and on CUDA devices")
+        kind = str(x.dtype).removeprefix("torch.")
+        return Given(name, x, "torch", x.is_cuda, kind, tuple(x.shape), tuple(x.stride()))
+    if library_of(x) is not None:
+        raise NotSupportedError(
+            f"{name} is a device array of {type(x).__module__.partition('.')[0]}; on a GPU attention takes PyTorch's "
+            "tensors: torch.from_dlpack(x) shares the memory"
+        )
+    raise InvalidValueError(f"{name} must be a NumPy array or a PyTorch tensor, got {type(x).__name__}")
+
+
+def same_place(first: Given, *others: Given) -> None:
+    """Raise `InvalidValueError` unless all arrays are of one library, device and element type."""
+    for other in others:
+        for what in ("library", "dtype"):
+            have, want = getattr(other, what), getattr(first, what)
+            if have != want:
+                raise InvalidValueError(
+                    f"{other.name} is {have} and {first.name} is {want}; they must be the same"
+                )
+        mine = first.owner.device if first.library == "torch" else None
+        theirs = other.owner.device if other.library == "torch" else None
+        if mine != theirs:
+            raise InvalidValueError(
+                f"{other.name} is on {theirs} and {first.name} on {mine}; they must be on one device"
+            )
+
+
+def host_view(given: Given) -> HostView:
+    """Return flat storage of an array in host memory, without a copy unless a stride is negative.
+
+    16-bit types come as their bits.
+
+    Raises
+    ------
+    InvalidValueError
+        The last axis is not contiguous, or an element type that no kernel has.
+    """
+    kind = BITS.get(given.dtype)
+    if kind is None:
+        raise InvalidValueError(f"{given.name} must be {', '.join(BITS)}, got {given.dtype}")
+    contiguous_rows(given)
+    x = given.owner
+    if given.library == "torch":
+        import torch
+
+        x = (x if given.dtype == "float32" else x.view(torch.int16)).numpy()
+    x = x.view(kind)
+    if min(x.strides, default=0) < 0:
+        x = np.ascontiguousarray(x)
+    strides = tuple(step // x.itemsize for step in x.strides)
+    if x.size == 0:
+        return HostView(np.empty(1, kind), x.shape, strides)
+    span = 1 + sum((n - 1) * step for n, step in zip(x.shape, strides, strict=True))
+    flat = np.lib.stride_tricks.as_strided(x, (span,), (x.itemsize,))
+    return HostView(flat, x.shape, strides)
+
+
+def contiguous_rows(given: Given) -> None:
+    """Raise `InvalidValueError` where the last axis has gaps."""
+    if given.strides and given.strides[-1] != 1 and given.shape[-1] > 1:
+        raise InvalidValueError(
+            f"{given.name}'s last axis must be contiguous (stride 1), got stride {given.strides[-1]}; make a contiguous copy"
+        )
+
+
+def empty(like: Given, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+    """Return a new C-ordered array of ``like``'s library and device, of its type or of ``dtype``."""
+    if like.library == "torch":
+        import torch
+
+        kind = like.owner.dtype if dtype is None else getattr(torch, dtype)
+        return torch.empty(shape, dtype=kind, device=like.owner.device)
+    return np.empty(shape, like.owner.dtype if dtype is None else dtype)
+
+
+def host_zeros(like: Given) -> bool:
+    """Tell whether an array has no elements."""
+    return 0 in like.shape
+
+
+def integers(name: str, x: Any, what: str) -> NDArray[np.int64]:
+    """Return host integers as int64.
+
+    Raises
+    ------
+    InvalidValueError
+        Not one-dimensional, or not of an integer type.
+    """
+    if type(x).__module__.partition(".")[0] == "torch" and hasattr(x, "numpy"):
+        x = x.numpy()
+    array = np.asarray(x)
+    if array.size == 0 and array.ndim == 1:
+        return np.zeros(0, np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InvalidValueError(f"{name} must be {what}, got {array.dtype} of shape {array.shape}")
+    return array.astype(np.int64)

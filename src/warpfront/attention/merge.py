@@ -1,0 +1,80 @@
+"""`merge_states`: attention over parts of the keys, put together."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from warpfront.attention import _host
+from warpfront.attention._arrays import BITS, Given, empty, host_view, read
+from warpfront.errors import InvalidValueError
+
+__all__ = ["merge_states"]
+
+
+def merge_states(outputs: Any, lses: Any) -> tuple[Any, Any]:
+    """Merge attention over disjoint parts of the keys into attention over all of them.
+
+    Parameters
+    ----------
+    outputs : array (parts, ..., head_dim), C-ordered
+        Output over each part; float16, bfloat16 or float32.
+    lses : float32 (parts, ...), C-ordered
+        Natural logarithm of each part's sum of exponentials; -inf for a part that sees nothing, whose output is
+        then not looked at.
+
+    Returns
+    -------
+    out : array (..., head_dim), of the type of ``outputs``
+        0 where all parts are empty.
+    lse : float32 (...)
+        -inf where all parts are empty.
+
+    Raises
+    ------
+    InvalidValueError
+        Shapes that do not go together, another type, no parts.
+
+    Notes
+    -----
+    ``lse = log sum_p e^lse_p`` and ``out = sum_p e^(lse_p - lse) out_p``, in the order of the parts, always; on the CPU the
+    sums are in float64. ``prefill`` returns its LSE as (batch, heads, q_len): turn it to the output's order first.
+    """
+    given = read("outputs", outputs)
+    weights = read("lses", lses)
+    _check(given, weights)
+    out, lse = empty(given, given.shape[1:]), empty(weights, given.shape[1:-1])
+    rows, head_dim = prod(given.shape[1:-1]), given.shape[-1]
+    if given.on_device:
+        from warpfront.attention import _triton_decode
+
+        flat = outputs.reshape(given.shape[0], rows, head_dim), lses.reshape(given.shape[0], rows)
+        _triton_decode.run_merge(*flat, out.view(rows, head_dim), lse.view(rows))
+        return out, lse
+    if rows and head_dim:
+        kind = _host.KIND[given.dtype]
+        counts = np.full(rows, given.shape[0], np.int64)
+        views = [host_view(x).flat for x in (given, weights, read("out", out), read("lse", lse))]
+        _host.merge(views[0], views[1], counts, (views[2], views[3]), head_dim, (kind, kind))
+    return out, lse
+
+
+def _check(outputs: Given, lses: Given) -> None:
+    if outputs.dtype not in BITS:
+        raise InvalidValueError(f"outputs must be {', '.join(BITS)}, got {outputs.dtype}")
+    if lses.dtype != "float32":
+        raise InvalidValueError(f"lses must be float32, got {lses.dtype}")
+    if outputs.library != lses.library or outputs.on_device != lses.on_device:
+        raise InvalidValueError("outputs and lses must be of one library and on one device")
+    if len(outputs.shape) < 2 or outputs.shape[:-1] != lses.shape:
+        raise InvalidValueError(
+            f"outputs must be (parts, ..., head_dim) and lses (parts, ...), got {outputs.shape} and {lses.shape}"
+        )
+    if outputs.shape[0] == 0:
+        raise InvalidValueError("there must be at least one part")
+    for x in (outputs, lses):
+        expected = [prod(x.shape[axis + 1 :]) for axis in range(len(x.shape))]
+        if any(step != want for n, step, want in zip(x.shape, x.strides, expected, strict=True) if n > 1):
+            raise InvalidValueError(f"{x.name} must be C-ordered; make a contiguous copy")
