@@ -11,8 +11,10 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +29,7 @@ from time import perf_counter
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "batched")]
 
-from batched_measure import Bench, DryBench, builds  # noqa: E402
+from batched_measure import COUNTERS, PROFILED, STALL, STALLS, Bench, DryBench, builds  # noqa: E402
 
 from warpfront.backend import compile as compiling  # noqa: E402
 from warpfront.batched import _batched_cuda as plans  # noqa: E402
@@ -128,6 +130,31 @@ def start(commands, out):
     return running
 
 
+def profiler(this):
+    tool = which("ncu") or "/usr/local/cuda/bin/ncu"
+    metrics = [*COUNTERS, *(STALL.format(reason) for reason in STALLS)]
+    command = [tool, "--clock-control", "none", "--csv", "--page", "raw", "-k", "regex:cholesky_|lu_"]
+    command += ["--metrics", ",".join(metrics), *this[:2], "--profile"]
+    return {"profile": command} if Path(tool).is_file() else {}
+
+
+def profiled(log):
+    """Print and return the profiler's counters and the stalls above a fifth of a warp, one line a kernel."""
+    lines = (
+        [line for line in log.read_text(errors="replace").splitlines() if line.startswith('"')]
+        if log.is_file()
+        else []
+    )
+    rows = []
+    for row, what in zip(list(csv.DictReader(lines))[1:], PROFILED, strict=False):
+        found = {short: row[name] for name, short in COUNTERS.items() if row.get(name)}
+        stalls = {reason: row.get(STALL.format(reason)) or "0" for reason in STALLS}
+        stalls = {reason: value for reason, value in stalls.items() if float(value.replace(",", "")) > 0.2}
+        rows.append({"kernel": " ".join(map(str, what)), "counters": found, "stalls": stalls})
+        print(rows[-1]["kernel"], found, "stalls", stalls, flush=True)
+    return rows
+
+
 def finish(running, out, seconds):
     deadline, results = perf_counter() + seconds, {}
     for name, (process, log) in running.items():
@@ -159,12 +186,15 @@ def check(out):
         quiet = {"memcheck": ("--report-api-errors", "no")}
         running |= start({k: [tool, "--tool", k, *options, *quiet.get(k, ()), *this] for k in CHECKS}, out)
     record["builds"] += build_all([(s, e, None, "nvcc") for s, e, _, _ in jobs] if which("nvcc") else [])
+    running |= start(profiler(this), out)
     running |= start({"nvcc": [*this, "--compiler", "nvcc"]} if which("nvcc") else {}, out)
     record["builds"] += build_all(builds())
     record["checks"] = finish(running, out, 90)
+    record["profile"] = profiled(out / "profile.log")
     (out / "batched_check.json").write_text(json.dumps(record, indent=1))
     errors = [b for b in record["builds"] if "error" in b]
-    return not errors and all(c["exit"] == 0 for c in record["checks"].values())
+    # Where the profiler may not read counters, that is no finding about a kernel.
+    return not errors and all(c["exit"] == 0 for k, c in record["checks"].items() if k != "profile")
 
 
 def source():
@@ -175,7 +205,7 @@ def source():
     return digest.hexdigest()[:16]
 
 
-def measure(out, dry, deadline):
+def measure(out, dry, deadline, only):
     bench = DryBench() if dry else Bench()
     record = {"phase": "time", "device": bench.device(), "source": source(), "sections": {}}
     jobs = [] if dry else builds()
@@ -183,6 +213,8 @@ def measure(out, dry, deadline):
         build_all(jobs)
     good = True
     for name, section in bench.sections():
+        if name != "copy" and not re.search(only, name):
+            continue
         if perf_counter() > deadline:
             record["sections"][name] = {"skipped": "out of time"}
             continue
@@ -203,16 +235,23 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("out"))
     parser.add_argument("--seconds", type=float, default=55)
     parser.add_argument("--dry", action="store_true")
+    parser.add_argument("--only", default="", help="sections whose name this regular expression finds")
     parser.add_argument("--driver", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compiler", default="nvrtc")
     given = parser.parse_args()
     if given.driver:
         driver(given.compiler)
         return 0
+    if given.profile:
+        Bench().profile()
+        return 0
     given.out.mkdir(parents=True, exist_ok=True)
     begin = perf_counter()
     good = (
-        check(given.out) if given.phase == "check" else measure(given.out, given.dry, begin + given.seconds)
+        check(given.out)
+        if given.phase == "check"
+        else measure(given.out, given.dry, begin + given.seconds, given.only)
     )
     print(f"{given.phase}: {'ok' if good else 'FAILED'} in {perf_counter() - begin:.0f} s", flush=True)
     return 0 if good else 1

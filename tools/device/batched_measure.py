@@ -18,32 +18,86 @@ GRID = [(n, nrhs, batch) for n in (8, 16, 32) for nrhs in (1, 4, 8) for batch in
 GOALS = {(8, 1): 18, (8, 8): 32, (16, 1): 60, (16, 8): 95, (32, 1): 240, (32, 8): 320}
 
 
+# Kernels that the profiler looks at: (method, n, nrhs, dtype, variant).
+PROFILED = [
+    (method, n, nrhs, dtype, variant)
+    for method in plans.METHODS
+    for n, nrhs, dtype in ((32, 1, "float32"), (32, 8, "float32"), (16, 1, "float32"), (32, 1, "float64"))
+    for variant in ("packed", "warp")[: 2 if dtype == "float32" and n == 32 else 1]
+]
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+STALLS = [
+    "barrier", "branch_resolving", "dispatch_stall", "drain", "lg_throttle", "long_scoreboard", "math_pipe_throttle",
+    "membar", "mio_throttle", "misc", "no_instruction", "not_selected", "selected", "short_scoreboard", "wait",
+]  # fmt: skip
+COUNTERS = {
+    "gpu__time_duration.sum": "ns",
+    "smsp__inst_executed.sum": "instructions",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active": "issue %",
+    "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active": "alu %",
+    "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": "fma %",
+    "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active": "lsu %",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_active": "shared %",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": "bank conflicts",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy %",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "dram %",
+    "launch__registers_per_thread": "registers",
+}
+
+
 def lanes_for(method, n):
-    least = (
-        {4: 1, 8: 1, 12: 4, 16: 4}.get(n, 8) if method == "cholesky" else {4: 2, 8: 2, 12: 4, 16: 4}.get(n, 8)
-    )
-    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes >= least]
+    """Lanes to a system that are tried; the warp kernel's 32 among them."""
+    if method == "cholesky":
+        return [4, 8, 16, 32] if n <= 16 else [8, 16, 32]
+    least = {4: 2, 8: 2, 12: 4, 16: 4}.get(n, 8)
+    return [lanes for lanes in (2, 4, 8, 16, 32) if lanes >= least]
 
 
-def residents_for(lanes, n, nrhs, dtype):
+def residents_for(method, lanes, n, nrhs, dtype):
+    if method == "cholesky" and lanes < 32:
+        if dtype == "float64":
+            return {16: (1, 12, 16), 8: (1, 8)}.get(lanes, (1,)) if n == 32 else (1,)
+        return {32: {16: (1, 20, 24), 8: (1, 8, 12, 16)}, 16: {4: (1, 12, 16), 8: (1, 20, 24)}}.get(
+            n, {}
+        ).get(lanes, (1,))
     if dtype == "float64" or (n, nrhs) not in SWEEP or n == 8:
         return (1,)
     if n == 16:
         return (1, 32) if lanes in (8, 32) else (1,)
-    return {32: (1, 28, 32), 16: (1, 20, 24), 8: (1, 16)}[lanes]
+    return {32: (1, 28), 16: (1, 20), 8: (1,)}[lanes]
+
+
+def stages_for(method, lanes, n, dtype):
+    return (8, 4) if method == "cholesky" and n >= 16 and 8 <= lanes < 32 else (None,)
 
 
 def variants(method, n, nrhs, dtype):
     """Yield (name, plan) of everything that is timed for one problem."""
     problem = plans.BatchedProblem(method, n, nrhs, BATCH, dtype)
     for lanes in lanes_for(method, n):
-        for resident in residents_for(lanes, n, nrhs, dtype):
-            variant = "warp" if lanes == 32 else "packed"
-            try:
-                made = plans.plan(problem, variant, lanes=None if lanes == 32 else lanes, resident=resident)
-            except NotSupportedError:  # more shared memory than a block has
-                continue
-            yield f"{lanes} lanes" + (f" x{resident}" if resident > 1 else ""), made
+        for resident in residents_for(method, lanes, n, nrhs, dtype):
+            for stage in stages_for(method, lanes, n, dtype):
+                variant = "warp" if lanes == 32 else "packed"
+                chosen = {"lanes": None if lanes == 32 else lanes, "resident": resident, "stage": stage}
+                try:
+                    made = plans.plan(problem, variant, **chosen)
+                except NotSupportedError:  # more shared memory than a block has
+                    continue
+                yield name_of(made), made
+
+
+def name_of(made):
+    """Name of a plan among a problem's variants."""
+    kernel, _, arguments = made.expression.rstrip(">").partition("<")
+    words = arguments.split(", ")
+    name = f"{made.lanes} lanes" + (f" x{words[7]}" if words[7] != "1" else "")
+    return name + (f" by {words[8]}" if kernel.endswith("packed") else "")
+
+
+def planned(method, n, nrhs, dtype):
+    """Which of the variants a user gets, by the name of the entry."""
+    problem = plans.BatchedProblem(method, n, nrhs, BATCH, dtype)
+    return {variant: name_of(plans.plan(problem, variant)) for variant in ("warp", "packed")}
 
 
 def builds():
@@ -76,6 +130,18 @@ class Bench:
             return gpu_fingerprint.gpu_fingerprint()
         except Exception as error:
             return {"error": str(error)}
+
+    def profile(self):
+        """Launch each of PROFILED once."""
+        import cupy
+        import numpy as np
+
+        for method, n, nrhs, dtype, variant in PROFILED:
+            made = plans.plan(plans.BatchedProblem(method, n, nrhs, BATCH, dtype), variant)
+            ((a, b),) = self.inputs(method, n, nrhs, BATCH, dtype, 1)
+            numbers = (0.0, 64 * float(np.finfo(dtype).eps), 0.0) if method == "cholesky" else ()
+            self.ours(made, numbers, [(a, b, self.outputs(method, a, b))])[0]()
+            cupy.cuda.runtime.deviceSynchronize()
 
     def sections(self):
         yield "copy", self.copy
@@ -257,6 +323,7 @@ class Bench:
                 "batch": BATCH,
                 "bytes": nbytes,
                 "floor_us": nbytes / self.rate * 1e6,
+                "planned": planned(method, n, nrhs, dtype),
                 "wrong": wrong,
                 "verdict": verdict,
                 "samples_us": {k: [round(t * 1e6, 2) for t in v] for k, v in times.items()},
@@ -362,7 +429,8 @@ class DryBench(Bench):
             names = [name for name, _ in variants(method, n, nrhs, dtype)]
             samples = {name: [10.0 + len(name)] for name in [*names, "torch solve_ex"]}
             nbytes = BATCH * floor_bytes(method, n, nrhs, 4)
-            return {"floor_us": nbytes / self.rate * 1e6, "wrong": {}, "samples_us": samples}
+            found = {"floor_us": nbytes / self.rate * 1e6, "wrong": {}, "samples_us": samples}
+            return {**found, "planned": planned(method, n, nrhs, dtype)}
 
         return section
 

@@ -9,9 +9,6 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "src"))
-
-from warpfront.batched import _batched_cuda as plans  # noqa: E402
 
 RECORD = ROOT / "benchmarks" / "records" / "nvidia-h200" / "batched_raw.json.gz"
 PAGE = ROOT / "docs" / "batched.md"
@@ -20,13 +17,6 @@ BEGIN, END = "<!-- records: written by tools/device/batched_page.py -->", "<!-- 
 
 def read():
     return json.loads(gzip.decompress(RECORD.read_bytes()))
-
-
-def label(method, n, nrhs, dtype, variant):
-    """The name under which the measurement has the plan that a user gets."""
-    made = plans.plan(plans.BatchedProblem(method, n, nrhs, 65536, dtype), variant)
-    resident = int(made.expression.rstrip(">").split(",")[-1])
-    return f"{made.lanes} lanes" + (f" x{resident}" if resident > 1 else "")
 
 
 def kernel_table(record):
@@ -40,7 +30,7 @@ def kernel_table(record):
         method, dtype, sizes = name.split(" ")
         n, nrhs = (int(v) for v in sizes.split(","))
         medians = {k: median(v) for k, v in section["samples_us"].items()}
-        warp, packed = (label(method, n, nrhs, dtype, v) for v in ("warp", "packed"))
+        warp, packed = (section["planned"][v] for v in ("warp", "packed"))
         if warp not in medians or packed not in medians:
             continue
         torch = [v for k, v in medians.items() if k.startswith("torch")]

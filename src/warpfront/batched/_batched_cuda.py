@@ -6,7 +6,7 @@
 |---|---|---|
 | ``serial`` | ``cholesky_serial``, ``lu_serial`` (baseline.cu) | 32 systems, a thread each, in global memory |
 | ``warp`` | ``cholesky_warp``, ``lu_warp`` with 32 lanes a system | one system |
-| ``packed`` | the same with fewer lanes a system | 32 / lanes systems |
+| ``packed`` | ``cholesky_packed``; ``lu_warp`` with fewer lanes a system | 32 / lanes systems |
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OPTIONS = compiling.CompileOptions(fma=False)
 # Lanes for a system of the packed variant, by method and element bytes: ((largest n, largest nrhs, lanes), …),
 # from the record of the H200.
 PACKED_LANES = {
-    ("cholesky", 4): ((8, 4, 4), (8, 8, 8), (24, 8, 8), (32, 8, 16)),
+    ("cholesky", 4): ((8, 4, 4), (32, 8, 8)),
     ("cholesky", 8): ((8, 2, 4), (8, 8, 8), (16, 8, 8), (32, 8, 16)),
     ("lu", 4): ((8, 4, 4), (8, 8, 8), (24, 8, 8), (32, 8, 16)),
     ("lu", 8): ((8, 2, 4), (8, 8, 8), (16, 8, 8), (32, 8, 16)),
@@ -62,7 +62,8 @@ PACKED_LANES = {
 # Blocks to fit a multiprocessor where bounding registers paid: (method, element bytes, lanes, single right-hand side)
 # -> (smallest n, largest n, blocks).
 RESIDENT = {
-    ("cholesky", 4, 16, True): (25, 32, 20),
+    ("cholesky", 4, 8, True): (29, 32, 12),
+    ("cholesky", 4, 8, False): (29, 32, 12),
     ("lu", 4, 16, True): (25, 32, 20),
     ("lu", 4, 8, True): (9, 16, 32),
 }
@@ -157,6 +158,43 @@ def resident_blocks(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -
     return blocks if least <= n <= most else 1
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Shared memory of a packed kernel: elements from row to row and from system to system, bytes of a block."""
+
+    pitch: int
+    stride: int
+    shared_bytes: int
+
+
+@lru_cache(maxsize=4096)
+def packed_layout(n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
+    """Return how a packed kernel lays out its shared memory.
+
+    Rows are whole 16-byte chunks at a pitch of an odd number of chunks, or of a multiple of eight whose chunks
+    the kernel permutes: chunks of eight neighbouring rows meet no bank twice. The stride between systems
+    is the least for which lanes that read neighbouring elements of a row, all systems of the block together, meet
+    in the fewest banks.
+    """
+    systems, chunk, banks = WARP // lanes, 16 // itemsize, 128 // itemsize
+    chunks = -(-n // chunk)
+    pitch = (chunks if chunks % 8 == 0 else chunks | 1) * chunk
+    readers = [(k // lanes, k % lanes) for k in range(banks) if k // lanes < systems]
+
+    def crowd(stride: int) -> int:
+        used = [(system * stride + g) % banks for system, g in readers]
+        return max(used.count(bank) for bank in set(used))
+
+    stride = min(range(n * pitch, n * pitch + banks, chunk), key=crowd)
+    long = max(chunks * chunk, -(-(-(-n // lanes) * lanes) // chunk) * chunk)
+    right = n * nrhs + (lanes if nrhs > 1 and n * nrhs % 32 == 0 else 0)
+    parts = [systems * stride, systems * 2 * (long + chunk), systems * right if nrhs else 1, systems * n]
+    total = 0
+    for part in parts:
+        total = -(-total // 16) * 16 + part * itemsize
+    return Layout(pitch, stride, total)
+
+
 @lru_cache(maxsize=4096)
 def system_stride(n: int, lanes: int, itemsize: int) -> int:
     """Return the elements from one system's matrix to the next in shared memory.
@@ -204,6 +242,7 @@ def plan(
     *,
     lanes: int | None = None,
     resident: int | None = None,
+    stage: int | None = None,
 ) -> Plan:
     """Return the launch that solves a batch with a variant.
 
@@ -218,6 +257,8 @@ def plan(
         Lanes of a system for ``packed``; a power of two. Default: the tuned ones.
     resident : int, optional
         Blocks that are to fit a multiprocessor, which bounds registers. Default: the tuned ones.
+    stage : int, optional
+        Columns that the factorisation of ``packed`` takes in a loop. Default: eight, or the lanes of a system.
 
     Raises
     ------
@@ -234,7 +275,7 @@ def plan(
         raise NotSupportedError(f"the kernels are written for float32 and float64, not for {problem.dtype}")
     if limits.warp != WARP:
         raise NotSupportedError(f"the kernels need warps of 32 lanes, the device has {limits.warp}")
-    made = _serial(problem) if variant == "serial" else _warp(problem, variant, lanes, resident, baseline)
+    made = _serial(problem) if variant == "serial" else _warp(problem, variant, lanes, resident, stage)
     if made.threads > limits.threads_x:
         raise NotSupportedError(
             f"a block of {made.threads} threads in x is needed, the device gives {limits.threads_x}"
@@ -269,7 +310,10 @@ def _serial(p: BatchedProblem) -> Plan:
     )
 
 
-def _warp(p: BatchedProblem, variant: str, lanes: int | None, resident: int | None, baseline: str) -> Plan:
+def _warp(
+    p: BatchedProblem, variant: str, lanes: int | None, resident: int | None, stage: int | None
+) -> Plan:
+    baseline = f"{p.method}_solve_batched"
     kind, itemsize, letter = DTYPES[p.dtype]
     if not (1 <= p.n <= MAX_N and 0 <= p.nrhs <= MAX_NRHS):
         raise NotSupportedError(
@@ -280,19 +324,24 @@ def _warp(p: BatchedProblem, variant: str, lanes: int | None, resident: int | No
         raise InvalidValueError("the warp variant gives a system 32 lanes; ask for packed")
     lanes = WARP if variant == "warp" else lanes or packed_lanes(p.method, p.n, p.nrhs, itemsize)
     systems = WARP // lanes
-    stride = system_stride(p.n, lanes, itemsize)
     aligned = "true" if p.aligned else "false"
     blocks = resident or resident_blocks(p.method, p.n, p.nrhs, itemsize, lanes)
-    expression = (
-        f"{p.method}_warp<{kind}, {p.n}, {p.nrhs}, {lanes}, {p.n | 1}, {stride}, {aligned}, {blocks}>"
-    )
+    if variant == "packed" and p.method == "cholesky":
+        layout = packed_layout(p.n, p.nrhs, itemsize, lanes)
+        tail = f"{aligned}, {blocks}, {stage or min(lanes, 8)}"
+        name = "cholesky_packed"
+    else:
+        stride = system_stride(p.n, lanes, itemsize)
+        layout = Layout(p.n | 1, stride, shared_bytes(p.method, p.n, p.nrhs, itemsize, lanes))
+        name, tail = f"{p.method}_warp", f"{aligned}, {blocks}"
+    expression = f"{name}<{kind}, {p.n}, {p.nrhs}, {lanes}, {layout.pitch}, {layout.stride}, {tail}>"
     return Plan(
-        FOLDER / f"{p.method}.cu",
+        FOLDER / (f"{p.method}_packed.cu" if name.endswith("packed") else f"{p.method}.cu"),
         expression,
         "pppppq" + 3 * letter if p.method == "cholesky" else "ppppppq",
         -(-p.batch // systems),
         WARP,
-        shared_bytes(p.method, p.n, p.nrhs, itemsize, lanes),
+        layout.shared_bytes,
         lanes,
         systems,
         (p.batch,),
