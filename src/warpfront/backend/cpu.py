@@ -47,8 +47,15 @@ def _blas_controller() -> Any:
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Hold OpenBLAS at one thread: it gives other bits with two, and we bring our own threads."""
-    with _blas_controller().limit(limits=1):
+    libraries = _blas_controller().lib_controllers
+    before = [library.get_num_threads() for library in libraries]
+    for library in libraries:  # threadpoolctl's own context asks much more of each library
+        library.set_num_threads(1)
+    try:
         yield
+    finally:
+        for library, threads in zip(libraries, before, strict=True):
+            library.set_num_threads(threads)
 
 
 @cache

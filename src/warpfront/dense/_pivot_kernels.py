@@ -9,23 +9,34 @@ Complete pivoting: Wilkinson (1961), J. ACM 8. Rook pivoting: Neal and Poole (19
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from warpfront.backend._intrinsics import view
 from warpfront.backend.jit import njit
 
-__all__ = ["COMPLETE", "PARTIAL", "ROOK", "lu_unblocked", "solve_unblocked", "sweep_unblocked"]
+__all__ = [
+    "COMPLETE",
+    "PARTIAL",
+    "ROOK",
+    "lu_unblocked",
+    "scaled_product",
+    "solve_unblocked",
+    "sweep_unblocked",
+]
 
 PARTIAL, ROOK, COMPLETE = 0, 1, 2
 
 
 @njit(cache=True, nogil=True)
 def _largest_in_column(a, n, k, j):
-    best, row = abs(a[k + j * n]), k
-    for i in range(k + 1, n):
-        size = abs(a[i + j * n])
+    column = view(a, j * n, n)
+    best, row = abs(column[k]), k
+    for i in range(np.uint64(k + 1), np.uint64(n)):
+        size = abs(column[i])
         if size > best:
-            best, row = size, i
+            best, row = size, np.int64(i)
     return row, best
 
 
@@ -90,8 +101,13 @@ def lu_unblocked(a, n, rule, rows, cols):
         row, column = _pivot(a, n, k, rule)
         rows[k], cols[k] = row + 1, column + 1
         if row != k:
-            for j in range(n):
-                a[k + j * n], a[row + j * n] = a[row + j * n], a[k + j * n]
+            here, there, step = np.uint64(k), np.uint64(row), np.uint64(n)
+            for _ in range(n):
+                held = a[here]
+                a[here] = a[there]
+                a[there] = held
+                here += step
+                there += step
         if column != k:
             for i in range(n):
                 a[i + k * n], a[i + column * n] = a[i + column * n], a[i + k * n]
@@ -103,12 +119,73 @@ def lu_unblocked(a, n, rule, rows, cols):
         below = view(a, k + 1 + k * n, n - k - 1)
         for i in range(n - k - 1):
             below[i] = below[i] / pivot
-        for j in range(k + 1, n):
-            u = a[k + j * n]
-            target = view(a, k + 1 + j * n, n - k - 1)
-            for i in range(n - k - 1):
-                target[i] = target[i] - below[i] * u
+        _subtract_columns(a, n, k, below)
     return zero
+
+
+@njit(cache=True, nogil=True)
+def _subtract_columns(a, n, k, below):
+    """Take the k-th column's multiples off the columns right of it, four at a time: short loops cost their beginning."""
+    left, size = k + 1, n - k - 1
+    while left + 4 <= n:
+        at = k + 1 + left * n
+        p, q = view(a, at, size), view(a, at + n, size)
+        r, s = view(a, at + 2 * n, size), view(a, at + 3 * n, size)
+        u, v, w, z = a[at - 1], a[at - 1 + n], a[at - 1 + 2 * n], a[at - 1 + 3 * n]
+        for i in range(size):
+            l = below[i]
+            p[i] = p[i] - l * u
+            q[i] = q[i] - l * v
+            r[i] = r[i] - l * w
+            s[i] = s[i] - l * z
+        left += 4
+    for j in range(left, n):
+        u, target = a[k + j * n], view(a, k + 1 + j * n, size)
+        for i in range(size):
+            target[i] = target[i] - below[i] * u
+
+
+@njit(cache=True, nogil=True)
+def _sweep_one(a, n, x):
+    for k in range(n):
+        below, rest = view(a, k + 1 + k * n, n - k - 1), view(x, k + 1, n - k - 1)
+        t = x[k]
+        for i in range(n - k - 1):
+            rest[i] = rest[i] - below[i] * t
+    for q in range(n):
+        k = n - 1 - q
+        x[k] = x[k] / a[k + k * n]
+        above, t = view(a, k * n, k), x[k]
+        for i in range(k):
+            x[i] = x[i] - above[i] * t
+
+
+@njit(cache=True, nogil=True)
+def _sweep_four(a, n, b, at):
+    """As `_sweep_one`, for four columns of ``b`` from ``at`` on."""
+    x, y, z, w = view(b, at, n), view(b, at + n, n), view(b, at + 2 * n, n), view(b, at + 3 * n, n)
+    for k in range(n):
+        below = view(a, k * n, n)
+        t, u, v, s = x[k], y[k], z[k], w[k]
+        if t == 0 and u == 0 and v == 0 and s == 0:
+            continue  # the columns of an identity begin with zeros
+        for i in range(k + 1, n):
+            l = below[i]
+            x[i] = x[i] - l * t
+            y[i] = y[i] - l * u
+            z[i] = z[i] - l * v
+            w[i] = w[i] - l * s
+    for q in range(n):
+        k = n - 1 - q
+        above, pivot = view(a, k * n, n), a[k + k * n]
+        t, u, v, s = x[k] / pivot, y[k] / pivot, z[k] / pivot, w[k] / pivot
+        x[k], y[k], z[k], w[k] = t, u, v, s
+        for i in range(k):
+            l = above[i]
+            x[i] = x[i] - l * t
+            y[i] = y[i] - l * u
+            z[i] = z[i] - l * v
+            w[i] = w[i] - l * s
 
 
 @njit(cache=True, nogil=True)
@@ -119,17 +196,27 @@ def sweep_unblocked(a, n, b, count, rows):
         for k in range(n):
             row = rows[k] - 1
             x[k], x[row] = x[row], x[k]
-        for k in range(n):
-            below, rest = view(a, k + 1 + k * n, n - k - 1), view(x, k + 1, n - k - 1)
-            t = x[k]
-            for i in range(n - k - 1):
-                rest[i] = rest[i] - below[i] * t
-        for q in range(n):
-            k = n - 1 - q
-            x[k] = x[k] / a[k + k * n]
-            above, t = view(a, k * n, k), x[k]
-            for i in range(k):
-                x[i] = x[i] - above[i] * t
+    done = 0
+    while done + 4 <= count:
+        _sweep_four(a, n, b, done * n)
+        done += 4
+    for c in range(done, count):
+        _sweep_one(a, n, view(b, c * n, n))
+
+
+@njit(cache=True, nogil=True)
+def scaled_product(diagonal, pivots):
+    """Product of real pivots as sign, mantissa in [1/2, 1) and exponent, interchanges counted into the sign."""
+    sign, product, power = 1.0, 1.0, 0
+    for k in range(diagonal.size):
+        if pivots[k] != k + 1:
+            sign = -sign
+        if diagonal[k] < 0:
+            sign = -sign
+        mantissa, exponent = math.frexp(abs(float(diagonal[k])))
+        product, shift = math.frexp(product * mantissa)
+        power += exponent + shift
+    return sign, product, power
 
 
 @njit(cache=True, nogil=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.backend import settings
+from warpfront.backend.cpu import run_jobs
 from warpfront.dense import _lu_blocked as cpu
 from warpfront.dense._checks import working_matrix
 from warpfront.dense.records import SignLog
@@ -127,17 +128,21 @@ class DenseLU:
 
     def slogdet(self) -> SignLog:
         """Sign and logarithm of the absolute determinant; ``(0, -inf)`` for a singular matrix."""
-        return SignLog(*self._scaled_product()[:2])
+        return SignLog(*self.scaled_product()[:2])
 
     def det(self) -> Any:
         """Determinant in the matrix's type; 0 after underflow, infinite after overflow (`slogdet` has neither)."""
-        return self._scaled_product()[2]
+        return self.scaled_product()[2]
 
-    def _scaled_product(self) -> tuple[Any, float, Any]:
-        """Sign, logarithm and value of the product of pivots, kept as a mantissa and a power of two."""
+    def scaled_product(self) -> tuple[Any, float, Any]:
+        """Return sign, logarithm and value of the product of pivots, kept as a mantissa and a power of two."""
         kind = self.lu.dtype
         if self.column >= 0:
             return kind.type(0), float("-inf"), kind.type(0)
+        if kind.kind != "c" and self.column_pivots is None:
+            from warpfront.dense import _pivot_kernels as kernels
+
+            return self._value(*kernels.scaled_product(np.ascontiguousarray(self.lu.diagonal()), self.pivots))
         diagonal = self.lu.diagonal().astype(np.complex128 if kind.kind == "c" else np.float64)
         size = np.abs(diagonal)
         swaps = [self.pivots] if self.column_pivots is None else [self.pivots, self.column_pivots]
@@ -147,9 +152,13 @@ class DenseLU:
             sign /= abs(sign)
         mantissa, exponent = np.frexp(size)
         product, power = 1.0, int(exponent.sum())
-        for part in np.array_split(mantissa, max(1, mantissa.size // 512)):
-            product, shift = np.frexp(product * np.prod(part))
+        for first in range(0, mantissa.size, 512):
+            product, shift = np.frexp(product * np.prod(mantissa[first : first + 512]))
             power += int(shift)
+        return self._value(sign, product, power)
+
+    def _value(self, sign: Any, product: float, power: int) -> tuple[Any, float, Any]:
+        kind = self.lu.dtype
         logarithm = float(np.log(product) + power * np.log(2.0))
         with np.errstate(over="ignore", under="ignore"):
             value = kind.type(sign * np.ldexp(product, max(-1_000_000, min(1_000_000, power))))
@@ -193,13 +202,49 @@ def lu_factor(a: Any, *, pivoting: str = "partial") -> DenseLU:
     return factor_matrix(working_matrix(a, 2), pivoting, matrix_threads(np.shape(a)[0] if np.ndim(a) else 0))
 
 
+def columns_of(a: NDArray[Any], threads: int) -> tuple[NDArray[Any], float]:
+    """Return a column-major copy of a matrix of a working type and its 1-norm, not finite where an entry is not."""
+    n = a.shape[0]
+    if n <= EXACT or not a.flags.c_contiguous:
+        return np.array(a, order="F", copy=True), float(np.abs(a).sum(axis=0).max(initial=0.0))
+    from warpfront.dense import _load_kernels as kernels
+
+    lu = np.empty((n, n), a.dtype, order="F")
+    sums = np.zeros(n, lu.real.dtype)
+    flat, columns = a.reshape(-1), lu.reshape(-1, order="F")
+    sizes = tuple(np.array([n, kernels.TILE, 0], np.uint64))
+    tiles = -(-n // kernels.TILE)
+
+    def part(first: int, last: int) -> None:
+        kernels.load_columns(flat, columns, sums, sizes, np.uint64(first), np.uint64(last))
+
+    if threads == 1:
+        part(0, tiles)
+    else:
+        step = max(1, tiles // (4 * threads))
+        run_jobs(threads, (partial(part, k, min(k + step, tiles)) for k in range(0, tiles, step)))
+    return lu, float(sums.max())
+
+
 def factor_matrix(a: NDArray[Any], pivoting: str, threads: int) -> DenseLU:
     """Factor a checked matrix; ``a`` is read."""
+    factor = factor_columns(a, pivoting, threads)
+    if factor is None:  # finite, but the sum of a column is not
+        lu = np.array(a, order="F", copy=True)
+        factor = _factored(lu, float(np.finfo(a.dtype).max), pivoting, threads)
+    return factor
+
+
+def factor_columns(a: NDArray[Any], pivoting: str, threads: int) -> DenseLU | None:
+    """Factor a matrix of a working type, or return None where a column's absolute sum is not finite; ``a`` is read."""
     if pivoting not in PIVOTING:
         raise InvalidValueError(f"pivoting is {pivoting!r}; allowed are {', '.join(map(repr, PIVOTING))}")
-    n = a.shape[0]
-    lu = np.array(a, order="F", copy=True)
-    norm1 = float(np.abs(a).sum(axis=0).max(initial=0.0))
+    lu, norm1 = columns_of(a, threads)
+    return _factored(lu, norm1, pivoting, threads) if np.isfinite(norm1) else None
+
+
+def _factored(lu: NDArray[Any], norm1: float, pivoting: str, threads: int) -> DenseLU:
+    n = lu.shape[0]
     if pivoting == "partial" and n > EXACT:
         pivots = cpu.factor(lu, threads)
         return DenseLU(lu, pivots, None, norm1, cpu.first_zero(lu))

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from warpfront.backend import dispatch
 from warpfront.dense._batch import answer, each
 from warpfront.dense._checks import (
-    WORKING,
     check_choice,
     check_finite,
     first_bad,
@@ -24,6 +23,7 @@ from warpfront.dense._checks import (
     right_hand_sides,
     working_matrix,
 )
+from warpfront.dense._quick import determined, inverted, solved, suspicious
 from warpfront.dense.factor import EXACT, DenseLU, factor_matrix
 from warpfront.dense.mixed import PRECISIONS, refine_inverse, refine_solve, single_factor
 from warpfront.dense.records import DenseOutcome, Determinant, SignLog
@@ -32,8 +32,6 @@ from warpfront.errors import DeterminantRangeWarning, Status
 __all__ = ["det", "inv", "rcond", "slogdet", "solve"]
 
 CHECKS = ("raise", "status")
-# Smallest over largest pivot, per row, below which the condition number is estimated.
-_SUSPICION = {np.dtype(kind).char: 16 * float(np.finfo(kind).eps) for kind in WORKING}
 
 
 def solve(
@@ -84,7 +82,7 @@ def solve(
         The condition estimate exceeds the type's precision (``check="raise"``; otherwise read ``rcond``).
     """
     if (pivoting, precision, device, check) == ("partial", "working", "auto", "raise"):
-        quick = _solve_small(a, b)
+        quick = solved(a, b)
         if quick is not None:
             return quick
     check_choice("check", check, CHECKS)
@@ -144,12 +142,8 @@ def inv(
         from warpfront.dense import _lu_cuda
 
         return _lu_cuda.inv(a, pivoting, precision, check)
-    if (
-        (pivoting, precision, check) == ("partial", "working", "raise")
-        and type(a) is np.ndarray
-        and a.ndim == 2
-    ):
-        quick = _solve_small(a, np.eye(len(a), dtype=a.dtype)) if len(a) <= EXACT else None
+    if (pivoting, precision, check) == ("partial", "working", "raise"):
+        quick = inverted(a)
         if quick is not None:
             return quick
     given = working_matrix(a, 2, 3, finite=False)
@@ -162,7 +156,10 @@ def inv(
         return _invert_one(matrices[k], pivoting, precision, threads, check)
 
     found = each(matrices, one)
-    value = np.stack([one.value for one in found]) if found else np.empty(matrices.shape, matrices.dtype)
+    if batched:
+        value = np.stack([one.value for one in found]) if found else np.empty(matrices.shape, matrices.dtype)
+    else:
+        value = found[0].value
     return answer(value.reshape(given.shape), found, given.ndim == 3, check, np.finfo(given.dtype).eps)
 
 
@@ -242,25 +239,6 @@ def rcond(a: Any, *, device: dispatch.Device = "auto") -> Any:
 
 
 # ---------------------------------------------------------------------- one matrix
-def _solve_small(a: Any, b: Any) -> NDArray[Any] | None:
-    """Solve a small system in one compiled call; None where anything about it needs a closer look."""
-    if type(a) is not np.ndarray or type(b) is not np.ndarray or a.dtype != b.dtype:
-        return None
-    n = len(a) if a.ndim else 0
-    if not 0 < n <= EXACT or a.shape != (n, n) or b.ndim not in (1, 2) or len(b) != n or b.size > EXACT * n:
-        return None
-    suspicion = _SUSPICION.get(a.dtype.char)
-    if suspicion is None or not a.dtype.isnative or not b.size:
-        return None
-    from warpfront.dense import _pivot_kernels as kernels
-
-    lu, x = np.array(a, order="F"), np.array(b, order="F")
-    flat = x.reshape(-1, order="F")
-    if not kernels.solve_unblocked(lu.reshape(-1, order="F"), n, flat, b.size // n, n * suspicion):
-        return None
-    return x if b.ndim == 1 else np.ascontiguousarray(x)
-
-
 def _solve_one(
     a: NDArray[Any], b: NDArray[Any], pivoting: str, precision: str, threads: int, check: str
 ) -> DenseOutcome:
@@ -302,12 +280,10 @@ def _refused(like: NDArray[Any], status: Status, column: int, method: str) -> De
 
 
 def _screened_rcond(factor: DenseLU) -> float:
-    """Condition estimate where the pivots give reason for one (it costs several solves), else NaN."""
-    size = np.abs(factor.lu.diagonal())
-    if not size.size:
+    """Condition estimate where the pivots give reason for one, else NaN."""
+    if not factor.lu.size:
         return 1.0
-    limit = factor.lu.shape[0] * _SUSPICION[factor.lu.dtype.char]
-    return factor.rcond if float(size.min()) < limit * float(size.max()) else float("nan")
+    return factor.rcond if suspicious(factor) else float("nan")
 
 
 def backward_error(a: NDArray[Any], x: NDArray[Any], b: NDArray[Any]) -> float:
@@ -329,6 +305,9 @@ def _determinant(a: Any, device: dispatch.Device) -> Determinant:
 
         found: Determinant = _lu_cuda.determinant(a)
         return found
+    plain = determined(a)
+    if plain is not None:
+        return _determinant_one(plain)
     given = working_matrix(a, 2, 3)
     matrices = given if given.ndim == 3 else given[None]
     members = each(
@@ -348,8 +327,7 @@ def _determinant(a: Any, device: dispatch.Device) -> Determinant:
 
 
 def _determinant_one(factor: DenseLU) -> Determinant:
-    sign, logarithm = factor.slogdet()
-    value = factor.det()
+    sign, logarithm, value = factor.scaled_product()
     flag = "singular" if factor.column >= 0 else "ok"
     if flag == "ok" and (value == 0 or not np.isfinite(value)):
         flag = "underflow" if value == 0 else "overflow"

@@ -1,0 +1,85 @@
+"""The plain case on the CPU without ceremony: one NumPy matrix of a working type, partial pivoting, nothing wrong with it.
+
+Each function returns None where anything needs a closer look (another kind of input, an entry that is not finite, a
+zero pivot, pivots that give reason for a condition estimate); the caller then takes the whole way and says what it is.
+The numbers are those of the whole way, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.dense._checks import WORKING, first_bad
+from warpfront.dense.factor import EXACT, DenseLU, factor_columns, matrix_threads
+
+__all__ = ["SUSPICION", "determined", "inverted", "solved", "suspicious"]
+
+# Smallest over largest pivot, per row, below which the condition number is estimated.
+SUSPICION = {np.dtype(kind).char: 16 * float(np.finfo(kind).eps) for kind in WORKING}
+
+
+def suspicious(factor: DenseLU) -> bool:
+    """Whether the pivots give reason for a condition estimate (it costs several solves)."""
+    size = np.abs(factor.lu.diagonal())
+    limit = len(size) * SUSPICION[factor.lu.dtype.char]
+    return bool(size.size) and not float(size.min()) >= limit * float(size.max())
+
+
+def _order(a: Any) -> int:
+    """Order of a plain matrix, or 0."""
+    if type(a) is not np.ndarray or a.ndim != 2 or a.shape[0] != a.shape[1]:
+        return 0
+    return a.shape[0] if a.dtype.char in SUSPICION and a.dtype.isnative else 0
+
+
+def _factored(a: Any) -> DenseLU | None:
+    factor = factor_columns(a, "partial", matrix_threads(len(a)))
+    return factor if factor is not None and factor.column < 0 and not suspicious(factor) else None
+
+
+def _solved_small(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any] | None:
+    """Solve a system of order up to EXACT in one compiled call."""
+    from warpfront.dense import _pivot_kernels as kernels
+
+    n = len(a)
+    lu, x = np.array(a, order="F"), np.array(b, order="F")
+    flat = x.reshape(-1, order="F")
+    suspicion = n * SUSPICION[a.dtype.char]
+    if not kernels.solve_unblocked(lu.reshape(-1, order="F"), n, flat, b.size // n, suspicion):
+        return None
+    return x if b.ndim == 1 else np.ascontiguousarray(x)
+
+
+def solved(a: Any, b: Any) -> NDArray[Any] | None:
+    """Solve for a vector or a block of columns of the matrix's own type."""
+    n = _order(a)
+    if not n or type(b) is not np.ndarray or a.dtype != b.dtype or b.ndim not in (1, 2) or len(b) != n:
+        return None
+    if not b.size or first_bad(b) >= 0:
+        return None
+    if n <= EXACT:
+        return _solved_small(a, b) if b.size <= EXACT * n else None
+    factor = _factored(a)
+    return None if factor is None else factor.solve(b)
+
+
+def inverted(a: Any) -> NDArray[Any] | None:
+    """Invert; the result is column-major where the matrix is larger than EXACT."""
+    n = _order(a)
+    if not n:
+        return None
+    if n <= EXACT:
+        return _solved_small(a, np.eye(n, dtype=a.dtype))
+    factor = _factored(a)
+    return None if factor is None else factor.inv()
+
+
+def determined(a: Any) -> DenseLU | None:
+    """Return the factors of a matrix without a zero pivot, whatever its condition."""
+    if not _order(a):
+        return None
+    factor = factor_columns(a, "partial", matrix_threads(len(a)))
+    return factor if factor is not None and factor.column < 0 else None
