@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix
 
 from conftest import grid_kkt, laplacian, random_symmetric
 from warpfront import DirectSolver
+from warpfront.sparse.gpu.regroup import regroup
 from warpfront.sparse.gpu.steps import Tolerances
 
 SMALL = {"small_rows": 32, "chunk": 64}  # most fronts are wide, and wide ones have several chunks
@@ -28,13 +29,16 @@ CASES = {
     "dense wide": (lambda: random_symmetric(150, 1), True, SMALL),
     "some pivots in place": (lambda: some_large_diagonal(150), True, SMALL),
     "dense": (lambda: random_symmetric(70, 2), True, {}),
+    "kkt cut": (lambda: grid_kkt(14), True, {"regrouped": True}),
+    "dense cut": (lambda: random_symmetric(70, 2, zero_diagonal=True), True, {"regrouped": True}),
     "zero diagonal": (lambda: random_symmetric(40, 3, zero_diagonal=True), True, {}),
 }
 
 
-def emulated(a, pivoting, scaled=False, **more):
+def emulated(a, pivoting, scaled=False, regrouped=False, **more):
     solver = DirectSolver(a, structure="S" if pivoting else "SPD", reordering_alg="amd").analyze()
-    return Emulated(solver._symbolic, pivoting, scaled=scaled, **more)
+    symbolic = regroup(solver._symbolic, most_width=32) if regrouped else solver._symbolic
+    return Emulated(symbolic, pivoting, scaled=scaled, **more)
 
 
 def reconstruction(e, a):
@@ -51,7 +55,7 @@ def test_factor_and_solve(name):
     make, pivoting, plan = CASES[name]
     a = make()
     e = emulated(a, pivoting, scaled=pivoting, schedules=2, **plan)
-    if plan:
+    if plan is SMALL:
         assert e.plan.wide.any()
     summary = e.factorize(a.data)
     assert reconstruction(e, a) <= (1e-10 if pivoting else 1e-13)

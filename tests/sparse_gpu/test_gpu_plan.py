@@ -125,6 +125,45 @@ def test_regrouping_keeps_the_matrix_and_only_merges_small_fronts():
     assert regroup(before, 0) is before
 
 
+def test_regrouping_cuts_fronts_to_what_a_warp_searches():
+    before = symbolic(laplacian(9, 9, 9))
+    after = regroup(before, most_width=16)
+    width, rows = np.diff(after.plan.node_ptr), np.diff(after.plan.front_ptr)
+    assert (width[(rows <= 160) & (rows > 32)] <= 16).all()
+    assert width.sum() == 729
+    whole = regroup(before)
+    assert after.nnz_factor == whole.nnz_factor
+
+
+def test_gather_lists_hold_every_source_in_order(cube):
+    plan = schedule.make_plan(cube, pivoting=False)
+    for s in np.flatnonzero(~plan.wide):
+        f, g = plan.fronts[s], plan.gathers[s]
+        ld = -(-int(f["rows"]) // 16) * 16 + 4
+        expected = {}
+        for e in plan.entries[f["entry0"] : f["entry1"]]:
+            expected.setdefault(int(e["col"]) * ld + int(e["row"]), []).append(-2 - int(e["slot"]))
+        for child in plan.children[f["child0"] : f["child1"]]:
+            into = plan.maps[child["map"] : child["map"] + child["below"]].astype(int)
+            at = int(child["block"]) - int(g["base"])
+            for j in range(into.size):
+                for i in range(j, into.size):
+                    expected.setdefault(into[j] * ld + into[i], []).append(at)
+                    at += 1
+        shape = (int(g["last"] - g["first"]), 8, 32)
+        sources = plan.sources[256 * g["first"] : 256 * g["last"]].reshape(shape)
+        places = plan.places[256 * g["first"] : 256 * g["last"]].reshape(shape)
+        found = {}
+        for lane in range(32):
+            pending = []
+            for source, place in zip(sources[:, :, lane].ravel(), places[:, :, lane].ravel(), strict=True):
+                pending += [int(source)] if source != -1 else []
+                if place != 65535:
+                    found[int(place)], pending = pending, []
+            assert not pending
+        assert found == expected
+
+
 def test_empty_matrix():
     import scipy.sparse as sp
 

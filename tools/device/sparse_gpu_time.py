@@ -202,9 +202,9 @@ def profile(s):
 
 
 def profile_all(out, solvers, deadline):
-    """Profiles of three factorisations; returns how many failed."""
+    """Profiles of a few factorisations; returns how many failed."""
     failed = 0
-    for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap2d_300 S ir0"):
+    for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "case1354_pegase_K2_it10 S ir0", "case118_ieee_K2_it10 S ir0"):
         if key not in solvers or perf_counter() > deadline:
             continue
         try:

@@ -6,7 +6,7 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["gather_below", "levels", "merge_small", "ranges", "subtrees"]
+__all__ = ["cut_fronts", "gather_below", "levels", "merge_small", "ranges", "subtrees"]
 
 
 @njit(cache=True, nogil=True)
@@ -109,3 +109,35 @@ def merge_small(parent, width, rows, most):
     for s in range(count - 1, -1, -1):
         into[s] = into[into[s]]
     return into
+
+
+@njit(cache=True, nogil=True)
+def cut_fronts(node_ptr, parent, front, most_rows, most_width):
+    """Cut fronts of at most ``most_rows`` rows and more than ``most_width`` columns into chains of about equal widths.
+
+    Returns ``(node_ptr, parent, front)`` of the new tree; the children of a cut front hang on its first piece.
+    """
+    count = parent.size
+    pieces = np.ones(count, np.int64)
+    for s in range(count):
+        width = node_ptr[s + 1] - node_ptr[s]
+        if front[s] <= most_rows and width > most_width:
+            pieces[s] = (width + most_width - 1) // most_width
+    base = np.zeros(count + 1, np.int64)
+    for s in range(count):
+        base[s + 1] = base[s] + pieces[s]
+    new_ptr = np.zeros(base[count] + 1, np.int64)
+    new_parent = np.full(base[count], -1, np.int64)
+    new_front = np.zeros(base[count], np.int64)
+    for s in range(count):
+        width = node_ptr[s + 1] - node_ptr[s]
+        for k in range(pieces[s]):
+            begin = width * k // pieces[s]
+            new_ptr[base[s] + k] = node_ptr[s] + begin
+            new_front[base[s] + k] = front[s] - begin
+            if k + 1 < pieces[s]:
+                new_parent[base[s] + k] = base[s] + k + 1
+            elif parent[s] >= 0:
+                new_parent[base[s] + k] = base[parent[s]]
+    new_ptr[base[count]] = node_ptr[count]
+    return new_ptr, new_parent, new_front

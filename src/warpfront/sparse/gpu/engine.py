@@ -96,9 +96,16 @@ class GpuFactor:
         float64 or float32.
     tolerances : Tolerances
     device : int
+
+    Attributes
+    ----------
+    most_steps : int
+        Refinement goes on to this many steps while the componentwise error is above 1e-12 (float64), where all fronts
+        are small.
     """
 
     scale = None
+    most_steps = 0
 
     def __init__(
         self, symbolic: Symbolic, *, pivoting: bool, scaled: bool, dtype: Any, tolerances: steps.Tolerances, device: int,
@@ -146,10 +153,11 @@ class GpuFactor:
         )  # fmt: skip
 
     def _solve_sequence(self, rhs: int, refinements: int, trans: str) -> list[steps.Step]:
-        target = 8 * float(np.finfo(self.dtype).eps)
+        eps = float(np.finfo(self.dtype).eps)
         return steps.solve_steps(
-            self.plan, self._sweeps, self.dtype.name, rhs, refinements, scaled=self.scaled, target=target
-        )
+            self.plan, self._sweeps, self.dtype.name, rhs, refinements, scaled=self.scaled, target=8 * eps,
+            rounds=self.most_steps, limit=4500 * eps,
+        )  # fmt: skip
 
     def _follow(self) -> None:
         import cupy
@@ -217,7 +225,7 @@ class GpuFactor:
         b : cupy array, (n,) or (n, k)
             Any strides; read.
         refinements : int
-            Steps at most.
+            Steps at most (see ``most_steps``).
         out : cupy array, shape of b, optional
             Written and returned; may be ``b``. With it, a solve can be captured into a caller's graph.
         trans : {"N", "T"}
@@ -242,7 +250,7 @@ class GpuFactor:
         done = 0
         while done < columns.shape[0]:
             rhs = GROUP if columns.shape[0] - done >= GROUP else 1
-            key = f"solve {trans} {rhs} {refinements}"
+            key = f"solve {trans} {rhs} {refinements} {self.most_steps}"
             if not self.runner.defined(key):
                 self.runner.define(key, self._solve_sequence(rhs, refinements, trans))
             buffers = self.runner.buffers

@@ -25,12 +25,16 @@ from warpfront.errors import (
 )
 from warpfront.report import FactorRecord, SolveRecord, SolverReport
 from warpfront.sparse.gpu.engine import GpuFactor, Planned, require_gpu
-from warpfront.sparse.gpu.regroup import regroup
+from warpfront.sparse.gpu.regroup import WARP_ROWS, regroup
 from warpfront.sparse.gpu.steps import Tolerances
 from warpfront.sparse.parameters import SETTINGS
 
 __all__ = ["CPU_ONLY", "CudaPhases"]
 
+# pivot_threshold unless set: what is refused here is not delayed but taken or perturbed in the end, at a larger growth
+THRESHOLD = 1e-3
+# refinement steps while the error is above 1e-12, where ir_n_steps is not set: perturbed pivots may need more than two
+MOST_STEPS = 10
 # settings the device does not read
 CPU_ONLY = frozenset(
     (
@@ -84,7 +88,8 @@ class CudaPhases:
     def analyze(self, symbolic: Any = None) -> Any:
         """Order, find the fronts and plan memory, on the host. Returns the solver."""
         super().analyze(symbolic)  # type: ignore[misc]
-        grouped = self._symbolic = regroup(self._symbolic)
+        most_width = 0 if self._system.structure in ("SPD", "G") else WARP_ROWS
+        grouped = self._symbolic = regroup(self._symbolic, most_width=most_width)
         made = self._report.analysis
         if made is not None:
             made = replace(
@@ -188,6 +193,8 @@ class CudaPhases:
         import cupy
 
         steps = int(self._settings["ir_n_steps"])
+        adaptive = self._factor.pivoting and "ir_n_steps" not in self._settings.values
+        self._factor.most_steps = MOST_STEPS if adaptive else 0
         if on_device:
             return self._factor.solve(rhs, steps, None if out is None else as_device_array(out))
         return self._factor.solve(cupy.asarray(rhs), steps).get()
@@ -285,8 +292,9 @@ class CudaPhases:
         s = self._settings
         _refuse_what_is_not_taken(s)
         scaled = s["scaling"] == "equilibrate" or (s["scaling"] == "auto" and pivoting)
+        threshold = float(s["pivot_threshold"]) if "pivot_threshold" in s.values else THRESHOLD
         tolerances = Tolerances(
-            threshold=max(float(s["pivot_threshold"]), 1e-30),
+            threshold=max(threshold, 1e-30),
             zero=float(s["zero_pivot_tol"]) if scaled else min(float(s["zero_pivot_tol"]), 1e-15),
             epsilon=float(s["pivot_epsilon"]),
         )

@@ -192,15 +192,21 @@ template <int Threads, typename T>
 WF_DEVICE void pull_front(T* front, int ld, const Front& f, const Child* children, const i32* maps, const T* blocks) {
   constexpr int kWarps = Threads / kWarp, kBatch = kWarps == 1 ? 8 : 4, kChunks = kWarps == 1 ? 1 : 4;
   const int rank = team_rank<Threads>(), lane = rank % kWarp, warp = rank / kWarp;
-  Child following = f.child0 < f.child1 ? children[f.child0] : Child{};
+  // Two records and one list of places ahead: a child costs the latency of its block only.
+  Child next = f.child0 < f.child1 ? children[f.child0] : Child{};
+  Child after = f.child0 + 1 < f.child1 ? children[f.child0 + 1] : Child{};
+  int place_next = lane < next.below ? maps[next.map + lane] : -1;
   for (int c = f.child0; c < f.child1; ++c) {
-    const Child child = following;
-    if (c + 1 < f.child1) following = children[c + 1];
+    const Child child = next;
+    const int place_first = place_next;
+    next = after;
+    after = c + 2 < f.child1 ? children[c + 2] : Child{};
+    place_next = lane < next.below ? maps[next.map + lane] : -1;
     const i32* map = maps + child.map;
     const T* block = blocks + child.block;
     const int below = child.below;
     for (int base = 0; base < below; base += kWarp) {
-      const int place = base + lane < below ? map[base + lane] : -1;
+      const int place = base == 0 ? place_first : base + lane < below ? map[base + lane] : -1;
       u32 mine = __ballot_sync(kFullMask, place >= 0 && place % kWarps == warp);
       while (mine != 0) {
         int col[kBatch], into[kBatch];

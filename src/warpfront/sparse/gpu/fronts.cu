@@ -4,13 +4,36 @@
 // front. Threads: 32 for subtrees of fronts of at most 32 rows, up to 512 for fronts of at most 160 rows.
 // Dynamic shared memory: the front as a padded x padded square (padded: rows rounded up to 16), column-major with
 // leading dimension padded + 4.
-// Barriers: zeroed | entries of A entered | children added (columns owned by warps) | each panel: diagonal block |
+// Barriers: zeroed | elements gathered (gather.cuh) | each panel: diagonal block |
 // rows below | trailing update | written out, before the next front of a subtree overwrites. A child's block that an
 // earlier front of the same subtree wrote is visible behind that last barrier.
 // Literature: Duff and Reid (1983), multifrontal elimination; docs/sparse_gpu.md for the design.
-#include "pivoted.cuh"
+#include "gather.cuh"
+#include "pivoted_block.cuh"
 
 using namespace wf;
+
+// Shared memory besides the front: by team and rule.
+template <typename T, int Threads, bool Pivoting>
+struct FrontScratch {
+  DirectScratch<T> direct;
+  PivotScratch<T> pivot;
+  SearchScratch<T, Threads> search;
+  i32 order[Threads];
+};
+template <typename T, int Threads>
+struct FrontScratch<T, Threads, false> {
+  DirectScratch<T> direct;
+};
+template <typename T>
+struct alignas(16) FrontScratch<T, kWarp, true> {
+  T column[8 * kPanel];
+  WarpScratch<T> search;
+};
+template <typename T>
+struct alignas(16) FrontScratch<T, kWarp, false> {
+  T column[8 * kPanel];
+};
 
 // Where a front's results go.
 template <typename T>
@@ -28,6 +51,13 @@ WF_DEVICE void write_stats(const Target<T>& to, const Front& f, int rank, int fa
                    : rank == kPositive ? positive
                    : rank == kNegative ? f.width - positive
                                        : 0;
+}
+
+// Statistics of a front that was searched.
+template <typename T>
+WF_DEVICE void write_search_stats(const i32* stats, const Front& f, const Target<T>& to) {
+  const int k = threadIdx.x;
+  if (k < kStats) to.stats[k] = stats[k] + (k == kFailed && stats[k] >= 0 ? static_cast<i32>(f.first) : 0);
 }
 
 // A positive definite front: panel after panel of 32 columns.
@@ -53,19 +83,29 @@ WF_DEVICE void definite_front(T* a, int ld, int padded, const Front& f, DirectSc
   team_sync<Threads>();
 }
 
-// A front with interchanges.
+// A front with interchanges: a narrow one in place, or by one warp's search; else, or where these refuse, by the block's.
 template <int Threads, typename T>
-WF_DEVICE void pivot_front(T* a, int ld, int padded, const Front& f, const T* rule, DirectScratch<T>* direct,
-                           PivotScratch<T>& s, i32* order, const Target<T>& to) {
+WF_DEVICE void pivot_front(T* a, int ld, int padded, const Front& f, const T* rule, FrontScratch<T, Threads, true>& scratch,
+                           const Target<T>& to) {
+  PivotScratch<T>& s = scratch.pivot;
+  i32* order = scratch.order;
+  bool hopeful = true;
+  if (f.width <= kPanel) {
+    if (narrow_front<Threads>(a, ld, f.rows, padded, f.width, rule, scratch.direct, s, scratch.search, to.diagonal, to.pivots)) {
+      write_search_stats(scratch.search.warp.stats, f, to);
+      return;
+    }
+    hopeful = false;
+  }
   const int rank = team_rank<Threads>();
   for (int k = rank; k < f.width; k += Threads) order[k] = k;
   if (rank < kStats) s.stats[rank] = rank == kFailed ? -1 : 0;
   team_sync<Threads>();
   const u32 inverted =
-      eliminate_pivoted<Threads>(a, ld, f.rows, padded, f.width, rule, direct, s, order, to.diagonal, to.pivots);
+      eliminate_pivoted<Threads>(a, ld, f.rows, padded, f.width, rule, &scratch.direct, s, order, to.diagonal, to.pivots, hopeful);
   for (int k0 = rank / kWarp * kPanel; k0 < f.width; k0 += Threads)
     if ((inverted >> (k0 / kPanel) & 1u) == 0) invert_unit(a + k0 * ld + k0, ld, min_of(kPanel, f.width - k0));
-  if (rank < kStats) to.stats[rank] = s.stats[rank] + (rank == kFailed && s.stats[rank] >= 0 ? static_cast<i32>(f.first) : 0);
+  write_search_stats(s.stats, f, to);
   team_sync<Threads>();
 }
 
@@ -85,28 +125,6 @@ WF_DEVICE void write_out(const T* a, int ld, const Front& f, const Target<T>& to
     }
   }
 }
-
-// Shared memory besides the front: by team and rule.
-template <typename T, int Threads, bool Pivoting>
-struct FrontScratch {
-  DirectScratch<T> direct;
-  PivotScratch<T> pivot;
-  i32 order[Threads];
-};
-template <typename T, int Threads>
-struct FrontScratch<T, Threads, false> {
-  DirectScratch<T> direct;
-};
-template <typename T>
-struct alignas(16) FrontScratch<T, kWarp, true> {
-  T column[8 * kPanel];
-  PivotScratch<T> pivot;
-  i32 order[kWarp];
-};
-template <typename T>
-struct alignas(16) FrontScratch<T, kWarp, false> {
-  T column[8 * kPanel];
-};
 
 // A front of at most 32 rows, a row a lane, in registers from here to global memory. False: refused; what was
 // written is of no use.
@@ -134,14 +152,36 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
   return true;
 }
 
+// The same with interchanges; L and its inverse pass through the front's shared memory.
+template <typename T>
+WF_DEVICE void pivot_warp_front(T* a, int ld, const Front& f, const T* rule, WarpScratch<T>& s, const Target<T>& to) {
+  const int lane = lane_id(), below = f.rows - f.width;
+  T r[kPanel];
+  int at;
+  if (lane < kStats) s.stats[lane] = lane == kFailed ? -1 : 0;
+  load_symmetric(r, a, ld, f.rows);
+  PutGlobal<T> put = {to.diagonal, to.pivots};
+  pivot_in_registers(r, a, ld, f.rows, f.width, rule, s, at, put);
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    if (k >= f.width && lane >= k && lane < f.rows) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
+  order_columns(r, a, ld, f.rows, f.width, at);
+  invert_unit(a, ld, f.width);
+  write_search_stats(s.stats, f, to);
+  __syncwarp();
+  for (int k = 0; k < f.width; ++k)
+    if (lane < f.rows) to.panel[k * f.ld + lane] = lane == k ? T(1) : a[k * ld + lane];
+}
+
 template <bool Pivoting, int Threads, typename T>
 WF_DEVICE void eliminate_front(T* a, int ld, int padded, const Front& f, const T* rule,
                                FrontScratch<T, Threads, Pivoting>& s, const Target<T>& to) {
   if constexpr (Threads == kWarp) {
     if (eliminate_in_registers<Pivoting>(a, ld, f, rule, s.column, to)) return;
-    if constexpr (Pivoting) pivot_front<Threads>(a, ld, padded, f, rule, static_cast<DirectScratch<T>*>(nullptr), s.pivot, s.order, to);
+    if constexpr (Pivoting) pivot_warp_front(a, ld, f, rule, s.search, to);
+    return;
   } else if constexpr (Pivoting) {
-    pivot_front<Threads>(a, ld, padded, f, rule, &s.direct, s.pivot, s.order, to);
+    pivot_front<Threads>(a, ld, padded, f, rule, s, to);
   } else {
     definite_front<Threads>(a, ld, padded, f, s.direct, to);
   }
@@ -149,28 +189,26 @@ WF_DEVICE void eliminate_front(T* a, int ld, int padded, const Front& f, const T
 }
 
 // Blocks on a multiprocessor that registers must allow: many small fronts are in flight at the bottom of the tree.
-WF_DEVICE constexpr int least_blocks(int threads) { return threads == 32 ? 12 : threads == 64 ? 5 : threads == 128 ? 3 : 1; }
+WF_DEVICE constexpr int least_blocks(int threads, bool pivoting) {
+  return threads == 32 ? (pivoting ? 10 : 12) : threads == 128 ? (pivoting ? 2 : 3) : 1;
+}
 
 template <typename T, int Threads, bool Pivoting>
-__global__ void __launch_bounds__(Threads, least_blocks(Threads))
-    eliminate_fronts(const Item* items, const Front* fronts, const Child* children, const Entry* entries,
-                     const i32* maps, const T* values, const T* rule, T* panels, T* blocks, T* diagonal, i32* pivots,
-                     i32* stats) {
+__global__ void __launch_bounds__(Threads, least_blocks(Threads, Pivoting))
+    eliminate_fronts(const Item* items, const Front* fronts, const Gather* gathers, const i32* sources,
+                     const place_t* places, const T* values, const T* rule, T* panels, T* blocks, T* diagonal,
+                     i32* pivots, i32* stats) {
   WF_DYNAMIC_SHARED(memory);
   __shared__ FrontScratch<T, Threads, Pivoting> scratch;
   T* a = reinterpret_cast<T*>(memory);
-  const int rank = team_rank<Threads>();
+  const GatherLists<T> lists = {gathers, sources, places, values, blocks};
   const Item item = items[blockIdx.x];
   for (int s = item.front; s <= item.last; ++s) {
     const Front f = fronts[s];
     const Target<T> to = {panels + f.panel, blocks + f.block, diagonal + 2 * f.first, pivots + 2 * f.first,
                           stats + kStats * f.stat};
     const int padded = (f.rows + 15) / 16 * 16, ld = padded + 4;
-    for (int e = rank; e < padded * ld; e += Threads) a[e] = T(0);
-    team_sync<Threads>();
-    for (i64 e = f.entry0 + rank; e < f.entry1; e += Threads) a[entries[e].col * ld + entries[e].row] = values[entries[e].slot];
-    team_sync<Threads>();
-    pull_front<Threads>(a, ld, f, children, maps, blocks);
+    gather_front<Threads>(a, padded * ld, s, lists);
     team_sync<Threads>();
     eliminate_front<Pivoting, Threads>(a, ld, padded, f, rule, scratch, to);
     team_sync<Threads>();

@@ -52,7 +52,7 @@ def _spec(file: str, template: str, arguments: str, numbers: str = "") -> Kernel
 KERNELS = {
     "fronts": _spec(
         "fronts.cu", "eliminate_fronts<{T}, {threads}, {pivoting}>",
-        "items fronts children entries maps values rule panels blocks diagonal pivots stats",
+        "items fronts gathers sources places values rule panels blocks diagonal pivots stats",
     ),
     "assemble": _spec(
         "assemble.cu", "assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
@@ -85,6 +85,13 @@ KERNELS = {
     "backward_wide": _spec(
         "solve.cu", "backward_wide<{T}, {rhs}>",
         "items fronts below_ind panels diagonal pivots x z solve_flags active sizes",
+    ),
+    "start_tree": _spec("tree_solve.cu", "start_tree", "cells state", "qq"),
+    "solve_tree": _spec(
+        "tree_solve.cu", "solve_tree<{T}, {rhs}>",
+        "tickets tree_items fronts row_lists row_list_sources below_ind panels diagonal pivots perm exponents summary "
+        "row_ptr row_col row_slot original sums scalars b best candidate residual x z upd state cells sizes",
+        "iiiiidd",
     ),
     "start_factor": _spec("vectors.cu", "start_factor", "flags summary scalars"),
     "gather_values": _spec("vectors.cu", "gather_values<{T}>", "gather_ptr gather_ind source original", "q"),

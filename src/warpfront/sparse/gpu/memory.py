@@ -35,12 +35,18 @@ def uploads(plan: GpuPlan, tables: Tables, items: NDArray[Any]) -> dict[str, NDA
     n = plan.n
     arrays = {
         "items": plan.items, "fronts": plan.fronts, "children": plan.children, "entries": plan.entries,
+        "gathers": plan.gathers, "sources": plan.sources, "places": plan.places,
         "maps": plan.maps, "below_ind": plan.below_ind, "solve_items": items,
         "gather_ptr": tables.gather_ptr, "gather_ind": tables.gather_ind, "slot_row": tables.slot_row,
         "slot_col": tables.slot_col, "row_ptr": tables.row_ptr, "row_col": tables.row_col, "row_slot": tables.row_slot,
         "perm": tables.perm, "zeros": np.zeros(n, np.int32),
         "sizes": np.array([n, plan.below_ind.size], np.int64), "shape": np.array([n, 1, n], np.int64),
     }  # fmt: skip
+    if plan.tree is not None:
+        tree = plan.tree
+        arrays |= {
+            "tickets": tree.tickets, "tree_items": tree.items, "row_lists": tree.lists, "row_list_sources": tree.sources,
+        }  # fmt: skip
     return {k: np.ascontiguousarray(a) if a.size else np.zeros(1, a.dtype) for k, a in arrays.items()}
 
 
@@ -62,6 +68,8 @@ def needs(plan: GpuPlan, nnz: int, entries: int, dtype: np.dtype[Any]) -> dict[s
         "candidate": (value, MOST_RHS * n, SOLVE), "residual": (value, MOST_RHS * n, SOLVE),
         "state": (f8, MOST_RHS * STATE, SOLVE), "active": (i4, 4, SOLVE),
     }  # fmt: skip
+    if plan.tree is not None:
+        table["cells"] = (i4, plan.tree.cells, SOLVE)
     for k in range(SCALING_SWEEPS - 1):
         table[f"exponents_{k}"] = (i4, n, PLAN)
     return {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}

@@ -272,15 +272,15 @@ WF_DEVICE bool try_direct(T* a, int ld, int rows, int padded, int width, int k0,
 }
 
 // Eliminates the first `width` columns of a front of `rows` <= Threads rows. `order` and p.stats are set up by the
-// caller; D and the pivots go to global memory. A block tries panels in place first, until one refuses; what one warp
-// holds its caller has tried (`s` is not used).
+// caller; D and the pivots go to global memory. A block tries panels in place first where it is `hopeful`, until one
+// refuses; what one warp holds its caller has tried (`s` is not used).
 // Returns a bit for each 32 columns whose diagonal block has its inverse above the diagonal already.
 template <int Threads, typename T>
 WF_DEVICE u32 eliminate_pivoted(T* a, int ld, int rows, int padded, int width, const T* rule, DirectScratch<T>* s,
-                                PivotScratch<T>& p, i32* order, T* diagonal, i32* pivots) {
+                                PivotScratch<T>& p, i32* order, T* diagonal, i32* pivots, bool hopeful = Threads > kWarp) {
   const int i = team_rank<Threads>();
   int k = 0, candidates = width, pass_start = 0;
-  bool force = false, hopeful = Threads > kWarp;
+  bool force = false;
   u32 inverted = 0;
   if constexpr (Threads > kWarp) clear_diagonal<Threads>(s->d);
   while (k < width) {

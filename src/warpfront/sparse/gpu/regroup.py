@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,14 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS, most_width: int = 0)
     symbolic : Symbolic
     most_rows : int
         Children are merged into parents where the merged front has at most this many rows: a level of the tree costs the
-        device more than the zeros this stores. The elimination order changes with it, columns of a merged front stand together.
+        device more than the zeros this stores. The order changes with it: columns of a merged front stand together.
     most_width : int
         Fronts of at most 160 rows with more columns than this become chains of fronts; 0: they stay whole.
     """
-    from warpfront.sparse.analysis import _schedule_kernels as schedule
     from warpfront.sparse.analysis import _supernode_kernels as supernodes
-    from warpfront.sparse.analysis.graph import adjacency
     from warpfront.sparse.gpu import _schedule_kernels as kernels
 
-    plan, pattern = symbolic.plan, symbolic.pattern
+    plan = symbolic.plan
     count = plan.node_ptr.size - 1
     parent = np.full(count, -1, np.int64)
     parent[plan.child_ind] = np.repeat(np.arange(count), np.diff(plan.child_ptr))
@@ -49,7 +48,18 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS, most_width: int = 0)
         node_ptr, node_parent, node_front = kernels.cut_fronts(
             node_ptr, node_parent, node_front, BLOCK_ROWS, most_width
         )
-    perm = np.ascontiguousarray(symbolic.perm[order])
+    return _rebuilt(symbolic, order, node_ptr, node_parent, node_front)
+
+
+def _rebuilt(
+    symbolic: Symbolic, order: NDArray[Any], node_ptr: NDArray[Any], node_parent: NDArray[Any], node_front: NDArray[Any]
+) -> Symbolic:  # fmt: skip
+    """The analysis of another partition into fronts."""
+    from warpfront.sparse.analysis import _schedule_kernels as schedule
+    from warpfront.sparse.analysis import _supernode_kernels as supernodes
+    from warpfront.sparse.analysis.graph import adjacency
+
+    pattern, perm = symbolic.pattern, np.ascontiguousarray(symbolic.perm[order])
     general = symbolic.general
     row = pattern.ind if general is None else _row_places(symbolic)
     xadj, adj = adjacency(symbolic.n, pattern.ptr, row)

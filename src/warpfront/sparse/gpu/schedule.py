@@ -10,17 +10,12 @@ from numpy.typing import NDArray
 
 from warpfront.errors import NotSupportedError
 from warpfront.sparse.analysis.symbolic import Symbolic
+from warpfront.sparse.gpu.gather import gather_lists
+from warpfront.sparse.gpu.records import CHILD, ENTRY, FRONT, ITEM
+from warpfront.sparse.gpu.tree import TreePlan, plan_tree
+from warpfront.sparse.plan import FrontPlan
 
 __all__ = ["CHILD", "ENTRY", "FRONT", "ITEM", "Device", "GpuPlan", "Launch", "make_plan"]
-
-FRONT = np.dtype(
-    [("panel", "i8"), ("block", "i8"), ("first", "i8"), ("entry0", "i8"), ("entry1", "i8"), ("work", "i8"),
-     ("map", "i8"), ("rows", "i4"), ("width", "i4"), ("ld", "i4"), ("child0", "i4"), ("child1", "i4"), ("flag", "i4"),
-     ("stat", "i4"), ("unused", "i4")]
-)  # fmt: skip
-CHILD = np.dtype([("block", "i8"), ("map", "i8"), ("range", "i8"), ("below", "i4"), ("front", "i4")])
-ENTRY = np.dtype([("slot", "i8"), ("row", "i4"), ("col", "i4")])
-ITEM = np.dtype([(name, "i4") for name in ("front", "last", "row", "col", "end", "e0", "e1", "index")])
 
 PACKED_ROWS = 46340  # rows of a packed block whose places still fit 32 bits
 PUBLISHED = 32 * 32 + 3 * 32  # words a wide front publishes for each diagonal block
@@ -28,7 +23,8 @@ STATS = 9
 PANEL, TILE, CHUNK = 32, 64, 512
 SUBTREE_SHARE, SUBTREE_FLOPS = 2e-5, 4000.0
 # rows of a front up to which a class goes, and its threads: without and with pivoting (one thread a row)
-CLASSES = ((32, 32, 32), (64, 128, 64), (96, 256, 128), (160, 256, 256))
+CLASSES = ((32, 32, 32), (64, 128, 128), (96, 256, 128), (160, 256, 256))
+OWN_BYTES = 20480  # of shared memory that the kernels of small fronts use besides the front
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,8 @@ class GpuPlan:
     ----------
     fronts, children, entries, items : record arrays
         As in ``front.cuh``.
+    gathers : record array
+        As in ``gather.cuh``; with ``sources`` (int32) and ``places`` (uint16) the lists by which small fronts are assembled.
     maps : int32
         For each front its rows' places in the parent, then for each its ranges.
     below_ind : int32
@@ -87,6 +85,8 @@ class GpuPlan:
         In an order in which they may run one after another.
     panel_words, block_words, work_words, flag_words, stat_rows : int
         Lengths of the buffers.
+    tree : TreePlan or None
+        Where no front is wide: the whole solve as one launch.
     level : int64[fronts]
     root : int64[fronts]
         Root of the warp's subtree a front lies in, or -1.
@@ -98,6 +98,9 @@ class GpuPlan:
     fronts: NDArray[Any]
     children: NDArray[Any]
     entries: NDArray[Any]
+    gathers: NDArray[Any]
+    sources: NDArray[np.int32]
+    places: NDArray[np.uint16]
     items: NDArray[Any]
     maps: NDArray[np.int32]
     below_ind: NDArray[np.int32]
@@ -113,11 +116,12 @@ class GpuPlan:
     first: NDArray[np.int64]
     wide: NDArray[np.bool_]
     flops: NDArray[np.float64]
+    tree: TreePlan | None
 
 
 def make_plan(
     symbolic: Symbolic, *, pivoting: bool, itemsize: int = 8, device: Device | None = None, small_rows: int = 160,
-    chunk: int = CHUNK, subtree_share: float = SUBTREE_SHARE, most_subtree_rows: int = 32,
+    chunk: int = CHUNK, subtree_share: float = SUBTREE_SHARE, most_subtree_rows: int = 32, one_launch: bool = True,
 ) -> GpuPlan:  # fmt: skip
     """Plan a factorisation.
 
@@ -132,6 +136,8 @@ def make_plan(
     small_rows, chunk, subtree_share, most_subtree_rows : optional
         Rows up to which one block holds a front; columns of a wide front eliminated at once (a multiple of 64);
         share of the flops one warp's subtree may have; rows of a front in it (tests make them small).
+    one_launch : bool
+        A solve of a tree of small fronts is one launch; otherwise one a level, as where there are wide fronts.
 
     Raises
     ------
@@ -158,20 +164,9 @@ def make_plan(
     level = kernels.levels(parent, root)
     limit = _largest_small(device, itemsize, small_rows)
     wide = rows > limit
-    panels = np.where(wide, -(-width // PANEL), 1)
-    fronts = np.zeros(count, FRONT)
-    fronts["rows"], fronts["width"], fronts["ld"] = rows, width, (rows + 3) // 4 * 4
-    fronts["first"] = plan.node_ptr[:-1]
-    fronts["entry0"], fronts["entry1"] = plan.a_ptr[:-1], plan.a_ptr[1:]
-    fronts["child0"], fronts["child1"] = plan.child_ptr[:-1], plan.child_ptr[1:]
-    fronts["panel"], panel_words = _places(fronts["ld"].astype(np.int64) * width)
-    fronts["block"], block_words = _places((below * (below + 1) // 2 + 3) // 4 * 4)
-    fronts["work"], work_words = _places(np.where(wide, panels * PUBLISHED, 0))
-    flag, flag_words = _places(np.where(wide, 2 * panels, 0))
-    stat, stat_rows = _places(panels)
-    if max(flag_words, stat_rows, symbolic.n) >= 2**31 - 4:
+    fronts, words = _fronts(plan, wide)
+    if max(*words[3:], symbolic.n) >= 2**31 - 4:
         raise NotSupportedError("the matrix has more panels than 32 bits number")
-    fronts["flag"], fronts["stat"] = flag + 4, stat
     below_ptr = np.concatenate([[0], np.cumsum(below)]).astype(np.int64)
     bins = np.where(parent >= 0, -(-rows[np.maximum(parent, 0)] // 32) + 1, 0) if count else below
     range_at, range_words = _places(bins)
@@ -188,12 +183,35 @@ def make_plan(
     children["below"], children["front"] = below[kids], kids
     entries = np.zeros(plan.a_slot.size, ENTRY)
     entries["slot"], entries["row"], entries["col"] = plan.a_slot, plan.a_row, plan.a_col
-    made = _Launches(fronts, plan.a_col, level, wide, pivoting, itemsize, limit, chunk)
+    gathers, sources, places = gather_lists(plan, rows, wide, below_ptr, maps, fronts["block"])
+    made = _Launches(fronts, plan.a_col, level, wide, pivoting, itemsize, limit, chunk, device.sms)
     made.build(parent, root, first, weight, flops)
+    tree = None
+    if count and one_launch and not wide.any():
+        tree = plan_tree(plan, fronts, below_ptr, maps, parent, level, root, first)
     return GpuPlan(
-        symbolic.n, pivoting, fronts, children, entries, made.all_items(), maps, below_ind, tuple(made.launches),
-        panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first, wide, flops,
+        symbolic.n, pivoting, fronts, children, entries, gathers, sources, places, made.all_items(), maps, below_ind,
+        tuple(made.launches), *words, parent, level, root, first, wide, flops, tree,
     )  # fmt: skip
+
+
+def _fronts(plan: FrontPlan, wide: NDArray[np.bool_]) -> tuple[NDArray[Any], tuple[int, int, int, int, int]]:
+    """Records of the fronts; words of panels, blocks, published blocks and flags, and rows of statistics."""
+    width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
+    below = rows - width
+    panels = np.where(wide, -(-width // PANEL), 1)
+    fronts = np.zeros(width.size, FRONT)
+    fronts["rows"], fronts["width"], fronts["ld"] = rows, width, (rows + 3) // 4 * 4
+    fronts["first"] = plan.node_ptr[:-1]
+    fronts["entry0"], fronts["entry1"] = plan.a_ptr[:-1], plan.a_ptr[1:]
+    fronts["child0"], fronts["child1"] = plan.child_ptr[:-1], plan.child_ptr[1:]
+    fronts["panel"], panel_words = _places(fronts["ld"].astype(np.int64) * width)
+    fronts["block"], block_words = _places((below * (below + 1) // 2 + 3) // 4 * 4)
+    fronts["work"], work_words = _places(np.where(wide, panels * PUBLISHED, 0))
+    flag, flag_words = _places(np.where(wide, 2 * panels, 0))
+    stat, stat_rows = _places(panels)
+    fronts["flag"], fronts["stat"] = flag.clip(max=2**31 - 8) + 4, stat.clip(max=2**31 - 8)
+    return fronts, (panel_words, block_words, work_words, flag_words + 4, stat_rows)
 
 
 def _places(sizes: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
@@ -214,11 +232,11 @@ def strip_bytes(columns: int, itemsize: int) -> int:
 
 
 def _largest_small(device: Device, itemsize: int, most: int) -> int:
-    """Rows of the largest front that one block's shared memory takes (16 KiB are left for the kernels' own)."""
+    """Rows of the largest front that one block's shared memory takes."""
     fitting = [
         rows
         for rows, *_ in CLASSES
-        if rows <= most and front_bytes(rows, itemsize) + 16384 <= device.shared_bytes
+        if rows <= most and front_bytes(rows, itemsize) + OWN_BYTES <= device.shared_bytes
     ]
     return fitting[-1] if fitting else min(32, most)
 
@@ -231,10 +249,11 @@ class _Launches:
 
     def __init__(
         self, fronts: NDArray[Any], a_col: NDArray[Any], level: NDArray[Any], wide: NDArray[Any], pivoting: bool,
-        itemsize: int, limit: int, chunk: int,
+        itemsize: int, limit: int, chunk: int, sms: int,
     ) -> None:  # fmt: skip
         self.fronts, self.a_col, self.level, self.wide = fronts, a_col, level, wide
         self.pivoting, self.itemsize, self.limit, self.chunk = pivoting, itemsize, limit, chunk
+        self.sms = sms
         self.launches: list[Launch] = []
         self.items: list[NDArray[Any]] = []
         self.count = 0
@@ -263,22 +282,17 @@ class _Launches:
         order = order[takes_part[order]]
         for level in range(int(self.level.max(initial=-1)) + 1):
             here = order[self.level[order] == level]
-            rows = self.fronts["rows"][here]
-            least = 0
-            for most, plain, pivoted in CLASSES:
-                group = here[(rows > least) & (rows <= most) & ~self.wide[here]]
-                least = most
-                if group.size:
-                    after = set().union(*(waits[s] for s in group.tolist() if root[s] < 0))
-                    items: Rows = [
-                        (int(first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
-                    ]
-                    shared = front_bytes(
-                        int(max(self.fronts["rows"][a[0] : a[1] + 1].max() for a in items)), self.itemsize
-                    )
-                    done[group] = self.add(
-                        "fronts", pivoted if self.pivoting else plain, shared, items, after, level
-                    )
+            for group, plain, pivoted in self.classes(here):
+                after = set().union(*(waits[s] for s in group.tolist() if root[s] < 0))
+                items: Rows = [
+                    (int(first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
+                ]
+                shared = front_bytes(
+                    int(max(self.fronts["rows"][a[0] : a[1] + 1].max() for a in items)), self.itemsize
+                )
+                done[group] = self.add(
+                    "fronts", pivoted if self.pivoting else plain, shared, items, after, level
+                )
             group = here[self.wide[here]]
             if group.size:
                 done[group] = self.wide_fronts(
@@ -288,18 +302,36 @@ class _Launches:
                 if parent[s] >= 0:
                     waits[parent[s]].add(int(done[s]))
 
+    def classes(self, here: NDArray[Any]) -> list[tuple[NDArray[Any], int, int]]:
+        """Small fronts of a level by class, with the class's threads; what a warp holds stays apart.
+
+        A class joins the next larger one where the device runs both at once: one launch fewer to wait for.
+        """
+        rows, least = self.fronts["rows"][here], 0
+        found: list[tuple[NDArray[Any], int, int]] = []
+        for most, plain, pivoted in CLASSES:
+            group = here[(rows > least) & (rows <= most) & ~self.wide[here]]
+            least = most
+            if group.size:
+                if found and found[-1][1] > 32 and found[-1][0].size + group.size <= self.sms:
+                    group = np.concatenate([group, found.pop()[0]])
+                found.append((group, plain, pivoted))
+        return found
+
     def wide_fronts(self, group: list[int], after: set[int], level: int) -> int:
         """Assembly, then chunk by chunk strips and the update behind them, then contribution blocks."""
         items: Rows = [item for s in group for item in self.assembly_items(s)]
         last = self.add("assemble", 128, 0, items, after, level)
         widest = int(self.fronts["width"][group].max())
         tile_bytes = 2 * 2 * 32 * 68 * self.itemsize
-        for begin in range(0, widest, self.chunk):
+        # One chunk where it does; beyond that, narrower ones leave more of the work to tiles.
+        chunk = self.chunk if widest <= self.chunk else max(TILE, self.chunk // 2)
+        for begin in range(0, widest, chunk):
             live = [s for s in group if self.fronts["width"][s] > begin]
-            columns = min(self.chunk, widest - begin)
-            items = self.strip_items(live, begin)
+            columns = min(chunk, widest - begin)
+            items = self.strip_items(live, begin, chunk)
             last = self.add("strips", 256, strip_bytes(columns, self.itemsize), items, {last}, level)
-            end = begin + self.chunk
+            end = begin + chunk
             items = [
                 item
                 for s in live
@@ -337,13 +369,13 @@ class _Launches:
             ]
         return items
 
-    def strip_items(self, live: list[int], begin: int) -> Rows:
+    def strip_items(self, live: list[int], begin: int, chunk: int) -> Rows:
         """Diagonal strips of all fronts first: a strip waits for smaller block indices only."""
         diagonal: list[tuple[int, tuple[int, ...]]] = []
         rest: Rows = []
         for s in live:
             width, rows = int(self.fronts["width"][s]), int(self.fronts["rows"][s])
-            end = min(width, begin + self.chunk)
+            end = min(width, begin + chunk)
             blocks = -(-(end - begin) // PANEL)
             for i in range(blocks):
                 row = begin + i * PANEL

@@ -15,7 +15,7 @@
 
 using namespace wf;
 
-enum : int { kMostRows = 160, kChunk = 16, kSweepThreads = 128, kSweepWarps = kSweepThreads / kWarp };
+enum : int { kMostRows = 160, kChunk = 16, kTogether = 4, kSweepThreads = 128, kSweepWarps = kSweepThreads / kWarp };
 
 template <int Threads, int R, typename T>
 WF_DEVICE void forward_front(const Front& f, const Child* children, const i32* maps, const T* panels,
@@ -26,13 +26,31 @@ WF_DEVICE void forward_front(const Front& f, const Child* children, const i32* m
   for (int i = rank; i < f.rows; i += Threads)
     for (int r = 0; r < R; ++r) t[r][i] = i < f.width ? x[r * sizes[0] + f.first + i] : T(0);
   team_sync<Threads>();
-  for (int c = f.child0; c < f.child1; ++c) {
-    const Child child = children[c];
-    for (int i = rank; i < child.below; i += Threads) {
-      const int row = maps[child.map + i];
-      for (int r = 0; r < R; ++r) t[r][row] += upd[r * sizes[1] + child.map + i];
+  // Four children at a time are loaded before any is added; each is added behind a barrier, in order.
+  for (int c0 = f.child0; c0 < f.child1; c0 += kTogether) {
+    constexpr int kEach = (kMostRows + Threads - 1) / Threads;
+    constexpr int kRows = Threads == kWarp ? 1 : kEach;
+    int to[kTogether][kRows];
+    T add[kTogether][kRows][R];
+    WF_UNROLL
+    for (int q = 0; q < kTogether; ++q) {
+      const Child child = c0 + q < f.child1 ? children[c0 + q] : Child{};
+      WF_UNROLL
+      for (int h = 0; h < kRows; ++h) {
+        const int i = rank + h * Threads;
+        to[q][h] = i < child.below ? maps[child.map + i] : -1;
+        for (int r = 0; r < R; ++r) add[q][h][r] = i < child.below ? upd[r * sizes[1] + child.map + i] : T(0);
+      }
     }
-    team_sync<Threads>();
+    WF_UNROLL
+    for (int q = 0; q < kTogether; ++q) {
+      if (c0 + q >= f.child1) continue;
+      WF_UNROLL
+      for (int h = 0; h < kRows; ++h)
+        if (to[q][h] >= 0)
+          for (int r = 0; r < R; ++r) t[r][to[q][h]] += add[q][h][r];
+      team_sync<Threads>();
+    }
   }
   for (int k = rank; k < f.width; k += Threads) {
     const int from = pivots[2 * (f.first + k)];
@@ -208,14 +226,26 @@ __global__ void __launch_bounds__(kSweepThreads)
   if (warp == 0) {
     for (int r = 0; r < R; ++r) t[r][lane] = row < f.width ? x[r * sizes[0] + f.first + row] : T(0);
     __syncwarp();
-    for (int c = f.child0; c < f.child1; ++c) {
-      const Child child = children[c];
-      const int i = maps[child.range + index] + lane;
-      if (i < maps[child.range + index + 1]) {
-        const int to = maps[child.map + i] - item.row;
-        for (int r = 0; r < R; ++r) t[r][to] += upd[r * sizes[1] + child.map + i];
+    for (int c0 = f.child0; c0 < f.child1; c0 += kTogether) {
+      int to[kTogether];
+      T add[kTogether][R];
+      WF_UNROLL
+      for (int q = 0; q < kTogether; ++q) {
+        to[q] = -1;
+        if (c0 + q >= f.child1) continue;
+        const Child child = children[c0 + q];
+        const int i = maps[child.range + index] + lane;
+        if (i < maps[child.range + index + 1]) {
+          to[q] = maps[child.map + i] - item.row;
+          for (int r = 0; r < R; ++r) add[q][r] = upd[r * sizes[1] + child.map + i];
+        }
       }
-      __syncwarp();
+      WF_UNROLL
+      for (int q = 0; q < kTogether; ++q) {
+        if (to[q] >= 0)
+          for (int r = 0; r < R; ++r) t[r][to[q]] += add[q][r];
+        __syncwarp();
+      }
     }
   }
   __syncthreads();

@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from warpfront.formats.canonical import Canonical
 from warpfront.sparse.gpu.kernels import KERNELS
 from warpfront.sparse.gpu.schedule import ITEM, PANEL, GpuPlan
+from warpfront.sparse.gpu.tree import TreePlan
 
 __all__ = ["Step", "Tables", "Tolerances", "factor_steps", "make_tables", "solve_items", "solve_steps"]
 
 THREADS, ROW_LANES = 256, 8
 SWEEP_THREADS = 128
+# one launch for the whole solve: its blocks, parts of the residual, shared memory (tree_sweeps.cuh: kTreeWords)
+TREE_THREADS, TREE_BLOCKS, TREE_PARTS, TREE_RESIDUAL_ROWS, TREE_BYTES = 128, 528, 264, 16, 8 * 32 * 162
+FEW = 1024  # small fronts of a level that one launch takes, whatever their rows
 SCALING_SWEEPS = 3
 STATE = 16
 
@@ -210,7 +214,10 @@ def solve_items(plan: GpuPlan) -> tuple[NDArray[np.void], list[list[tuple[str, i
         small, wide = here[~plan.wide[here]], here[plan.wide[here]].tolist()
         forward: list[tuple[str, int, int, int]] = []
         backward: list[tuple[str, int, int, int]] = []
-        for threads, group in ((32, small[rows[small] <= 32]), (SWEEP_THREADS, small[rows[small] > 32])):
+        warps, teams = small[rows[small] <= 32], small[rows[small] > 32]
+        if teams.size and small.size <= FEW:  # one launch fewer to wait for
+            warps, teams = small[:0], small
+        for threads, group in ((32, warps), (SWEEP_THREADS, teams)):
             ranges: list[tuple[int, ...]] = [
                 (int(plan.first[s]) if plan.root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
             ]
@@ -233,7 +240,7 @@ def solve_items(plan: GpuPlan) -> tuple[NDArray[np.void], list[list[tuple[str, i
 
 def solve_steps(
     plan: GpuPlan, sweeps: list[list[tuple[str, int, int, int]]], dtype: str, rhs: int, refinements: int, *,
-    scaled: bool, target: float,
+    scaled: bool, target: float, rounds: int = 0, limit: float = 0.0,
 ) -> list[Step]:  # fmt: skip
     """Right-hand sides in ``b`` (rhs x n) to solutions in ``best``; state of the refinement in ``state``.
 
@@ -249,10 +256,14 @@ def solve_steps(
     scaled : bool
     target : float
         Componentwise backward error at which refinement stops.
+    rounds, limit : optional
+        Where all fronts are small: steps made while the error is above ``limit``, if more than ``refinements``.
     """
     n = plan.n
     steps: list[Step] = []
     exponents = "exponents" if scaled else None
+    if plan.tree is not None:
+        return _tree_steps(plan, plan.tree, dtype, rhs, (refinements, rounds), exponents, (target, limit))
 
     def add(
         name: str, blocks: int, threads: int, numbers: tuple[float, ...] = (), items: int = -1,
@@ -288,3 +299,24 @@ def solve_steps(
             if round_:
                 add("keep_better", _grid(n), THREADS, (n,))
     return steps
+
+
+def _tree_steps(
+    plan: GpuPlan, tree: TreePlan, dtype: str, rhs: int, counts: tuple[int, int], exponents: str | None,
+    goals: tuple[float, float],
+) -> list[Step]:  # fmt: skip
+    """A solve as one launch behind one that clears its cells."""
+    refinements, rounds = counts[0], max(counts)
+    parts = min(-(-plan.n // TREE_RESIDUAL_ROWS), TREE_PARTS) if refinements else 0
+    words = STATE * rhs
+    start = Step(
+        "start_tree", "start_tree", _grid(max(tree.cells, words)), THREADS, 0, -1, (tree.cells, words), {}, ()
+    )
+    tickets = (tree.up + tree.down) * (rounds + 1 if parts else 1)
+    rename = {"exponents": exponents, "summary": None if plan.pivoting else "summary"}
+    numbers = (tree.up, tree.down, parts, refinements, rounds if parts else 0, *goals)
+    solve = Step(
+        "solve_tree", KERNELS["solve_tree"].expression(dtype, rhs=rhs), min(tickets, TREE_BLOCKS), TREE_THREADS,
+        TREE_BYTES, -1, numbers, rename, (0,),
+    )  # fmt: skip
+    return [start, solve]

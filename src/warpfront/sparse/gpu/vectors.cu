@@ -1,28 +1,11 @@
 // Everything that is a vector: values and scaling on the way in, permutations, residual and the refinement's decisions,
 // and what a factorisation reports. Maxima of non-negative numbers are taken with integer atomics on their bits, sums of
 // counts with integer atomics: both give the same result in any order, and a NaN, whose bits are largest, wins.
-#include "front.cuh"
+#include "refine_state.cuh"
 
 using namespace wf;
 
 enum : int { kVectorThreads = 256, kRowLanes = 8 };
-// Scalars of a factorisation (double): largest scaled entry, largest row sum.
-enum : int { kLargest, kNorm };
-// Refinement state of one right-hand side (double): running maxima, then what was decided. kSteps counts corrections.
-enum : int { kX, kR, kB, kComponent, kBest, kBestNormwise, kLast, kSteps, kGoOn, kImproved, kStateSize = 16 };
-
-WF_DEVICE double infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
-
-WF_DEVICE void raise_to(double* slot, double v) {
-  atomicMax(reinterpret_cast<unsigned long long*>(slot), static_cast<unsigned long long>(__double_as_longlong(v)));
-}
-
-// Largest of a block's values, raised into a slot. Barriers are block_max's.
-WF_DEVICE void raise_block(double* slot, double v, double* scratch) {
-  v = block_max(v, scratch);
-  if (threadIdx.x == 0) raise_to(slot, v);
-}
-
 // Clears what a factorisation accumulates.
 __global__ void __launch_bounds__(32) start_factor(u32* flags, i32* summary, double* scalars) {
   const int k = threadIdx.x;
@@ -62,8 +45,6 @@ __global__ void __launch_bounds__(kVectorThreads)
     top = max_of(top, exponent_of(static_cast<double>(values[row_slot[e]])) + from[row_col[e]] + from[i]);
   to[i] = top > -16000 ? max_of(-1000, min_of(1000, from[i] - (top >> 1))) : from[i];
 }
-
-WF_DEVICE double power_of_two(i32 e) { return __longlong_as_double(static_cast<i64>(e + 1023) << 52); }
 
 // scaled = S A S entry by entry and its largest size; a null `exponents` means no scaling.
 template <typename T>

@@ -1,0 +1,196 @@
+// L D L^T with pivot search of a front of at most 32 rows by one warp, everything in registers: the decisions of
+// pivoted.cuh, without moving data.
+//
+// Lane i holds row i of the symmetric front for good; `at` is the place where an interchange has put that row. A column is
+// looked at by passing its row through shared memory (symmetry), so every column is up to date at every step and the
+// update is one pass over the registers. Columns of L are kept in the front's shared memory by row and are put in pivot
+// order at the end.
+// Barriers of a step: row of a candidate stored | read by all lanes, for each of the two candidates; one at its end,
+// before the next step's candidate overwrites the rows that the update reads.
+#pragma once
+#include "pivoted.cuh"
+
+namespace wf {
+
+// Two rows of the front, and what the team's scratch would hold.
+template <typename T>
+struct alignas(16) WarpScratch {
+  T row[2][kPanel];
+  i32 stats[kStats];
+};
+
+// The row of lane `from` to all lanes, an entry each.
+template <typename T>
+WF_DEVICE T pass_row(const T (&r)[kPanel], int from, T* row) {
+  const int lane = lane_id();
+  if (lane == from) {
+    WF_UNROLL
+    for (int k = 0; k < kPanel; k += 2) *reinterpret_cast<Two<T>*>(row + k) = {r[k], r[k + 1]};
+  }
+  __syncwarp();
+  return row[lane];
+}
+
+// r -= l row^T.
+template <typename T>
+WF_DEVICE void subtract_row(T (&r)[kPanel], T l, const T* row) {
+  WF_UNROLL
+  for (int k = 0; k < kPanel; k += 2) {
+    const Two<T> c = *reinterpret_cast<const Two<T>*>(row + k);
+    r[k] = fma(-l, c.x, r[k]), r[k + 1] = fma(-l, c.y, r[k + 1]);
+  }
+}
+
+// Place of the first of the lanes that hold the warp's largest value, or -1 where that is zero.
+template <typename T>
+WF_DEVICE int first_place(T v, T largest, int at) {
+  if (largest == T(0)) return -1;
+  return static_cast<int>(__reduce_min_sync(kFullMask, same_bits(v, largest) ? static_cast<u32>(at) : 0xffffu));
+}
+
+WF_DEVICE int lane_at(int at, int place) { return __ffs(static_cast<int>(__ballot_sync(kFullMask, at == place))) - 1; }
+
+// What a 2x2 pivot's entries below have to fit (pivoted.cuh, choose): with x and y the largest of both columns,
+// theirs x + y <= limit and x + mine y <= limit.
+template <typename T>
+struct TwoTest {
+  T mine, theirs, x_rest, y_rest, limit;
+};
+
+// Eliminates `width` columns. a: shared, receives L by row; at: out, the place of the lane's row. put.one(k, d, row),
+// put.two(k, d, off, next d, row, next row, test) and put.zero(k, row) are told of each pivot: row is the lane it came from,
+// d of a pivot that was not tested is passed with `forced`.
+template <typename T, typename Put>
+WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int width, const T* rule, WarpScratch<T>& s,
+                                  int& at, Put& put) {
+  const int lane = lane_id();
+  const T alpha = T(kAlpha), u = rule[kThreshold], zero = rule[kZero], doubt = rule[kDoubt], floor = rule[kEpsilon];
+  const T per_u = T(1) / u;
+  int k = 0, candidates = width, pass_start = 0;
+  bool force = false;
+  at = lane;
+  while (k < width) {
+    const int lane_k = lane_at(at, k);
+    const bool live = at >= k && lane < rows, summed = live && lane < width;
+    const T x = pass_row(r, lane_k, s.row[0]);
+    T y = T(0);
+    const T size_x = size_of(x), best = summed && at > k ? size_x : T(0), top = warp_largest(best);
+    const int place = first_place(best, top, at);
+    const T low = warp_largest(live && lane >= width ? size_x : T(0));
+    const T size = place < 0 ? T(0) : top, below = nan_max(size, low);
+    T pick[6], rest_x = T(0), rest_y = T(0);
+    bool forced = false;
+    pick[0] = __shfl_sync(kFullMask, x, lane_k);
+    const T akk = size_of(pick[0]), largest = nan_max(akk, below);
+    Choice<T> choice = {kOnePivot, k};
+    T pivot = pick[0];
+    int lane_r = lane_k;
+    if (largest <= zero) {
+      choice.kind = kZeroPivot;
+    } else if (!(akk >= alpha * size && akk >= u * below)) {
+      choice.kind = kNoPivot;
+      if (place >= 0) {
+        lane_r = lane_at(at, place);
+        y = pass_row(r, lane_r, s.row[1]);
+        const T size_y = size_of(y);
+        const bool other = live && at > k && at != place;
+        const T y_below = warp_largest(live && lane >= width ? size_y : T(0));
+        const T x_rest = warp_largest(other ? size_x : T(0)), y_next = warp_largest(other && lane < width ? size_y : T(0));
+        pick[1] = __shfl_sync(kFullMask, x, lane_r), pick[3] = __shfl_sync(kFullMask, y, lane_r);
+        pick[4] = __shfl_sync(kFullMask, y, lane_k);
+        rest_x = x_rest, rest_y = nan_max(y_next, y_below);
+        choice = choose(pick, k, place, size, below, y_below, x_rest, y_next, u, per_u);
+      }
+      if (choice.kind == kNoPivot && force) {
+        choice.kind = kOnePivot, choice.place = k, forced = true;
+        if (akk <= floor) {
+          pivot = pick[0] < T(0) ? -floor : floor;
+          if (lane == 0) ++s.stats[kPerturbed];
+          if (floor == T(0)) choice.kind = kZeroPivot;
+        }
+      }
+    }
+    const bool taken = choice.kind == kOnePivot || choice.kind == kTwoPivot;
+    if (lane == 0 && taken && largest <= doubt) ++s.stats[kDoubtful];
+    if (choice.kind == kNoPivot) {
+      --candidates;
+      at = at == k ? candidates : at == candidates ? k : at;
+    } else if (choice.kind == kZeroPivot) {
+      if (lane < rows) a[k * ld + lane] = T(0);
+      put.zero(k, lane_k);
+      if (lane == 0) {
+        if (s.stats[kFailed] < 0) s.stats[kFailed] = lane_k;
+        ++s.stats[kZeros];
+      }
+      ++k;
+    } else if (choice.kind == kOnePivot) {
+      const bool swapped = choice.place != k;
+      if (swapped) pivot = pick[3], at = at == k ? place : at == place ? k : at;
+      const T l = live && at > k ? (swapped ? y : x) * reciprocal(pivot) : T(0);
+      if (lane < rows) a[k * ld + lane] = l;
+      subtract_row(r, l, s.row[swapped ? 1 : 0]);
+      put.one(k, pivot, swapped ? lane_r : lane_k, forced);
+      if (lane == 0) {
+        ++s.stats[kOnes];
+        if (!(pivot - pivot == T(0))) ++s.stats[kNonFinite];
+        ++s.stats[pivot > T(0) ? kPositive : kNegative];
+      }
+      ++k;
+    } else {
+      const T off = pick[1], last = pick[3], per_off = reciprocal(off), p = pick[0] * per_off, q = last * per_off;
+      const T scale = per_off * reciprocal(p * q - T(1));
+      at = at == k + 1 ? place : at == place ? k + 1 : at;
+      const bool behind = live && at > k + 1;
+      const T l0 = behind ? (q * x - y) * scale : T(0), l1 = behind ? (p * y - x) * scale : T(0);
+      if (lane < rows) a[k * ld + lane] = l0, a[(k + 1) * ld + lane] = l1;
+      subtract_row(r, l0, s.row[0]);
+      subtract_row(r, l1, s.row[1]);
+      const T limit = size_of(p * q - T(1)) * size * per_u;
+      put.two(k, pick[0], off, last, lane_k, lane_r, TwoTest<T>{size_of(p), size_of(q), rest_x, rest_y, limit});
+      if (lane == 0) {
+        ++s.stats[kTwos];
+        if (!(scale - scale == T(0)) || !(pick[0] + last - (pick[0] + last) == T(0))) ++s.stats[kNonFinite];
+        if (p * q < T(1)) ++s.stats[kPositive], ++s.stats[kNegative];
+        else s.stats[pick[0] > T(0) ? kPositive : kNegative] += 2;
+      }
+      k += 2;
+    }
+    __syncwarp();
+    if (k >= candidates && k < width) {
+      force = force || k == pass_start;
+      pass_start = k, candidates = width;
+    }
+  }
+}
+
+// Pivots straight to global memory.
+template <typename T>
+struct PutGlobal {
+  T* diagonal;
+  i32* pivots;
+  WF_DEVICE void write(int k, T d, T off, int row, int kind) const {
+    if (lane_id() != 0) return;
+    diagonal[2 * k] = d, diagonal[2 * k + 1] = off, pivots[2 * k] = row, pivots[2 * k + 1] = kind;
+  }
+  WF_DEVICE void zero(int k, int row) const { write(k, T(0), T(0), row, 0); }
+  WF_DEVICE void one(int k, T d, int row, bool) const { write(k, d, T(0), row, 1); }
+  WF_DEVICE void two(int k, T d, T off, T next, int row, int next_row, const TwoTest<T>&) const {
+    write(k, d, off, row, 2);
+    write(k + 1, next, T(0), next_row, 3);
+  }
+};
+
+// L in shared memory from the order of rows to that of pivots. r is overwritten.
+template <typename T>
+WF_DEVICE void order_columns(T (&r)[kPanel], T* a, int ld, int rows, int width, int at) {
+  const int lane = lane_id();
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) r[k] = k < width && lane < rows ? a[k * ld + lane] : T(0);
+  __syncwarp();
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    if (k < width && at > k && lane < rows) a[k * ld + at] = r[k];
+  __syncwarp();
+}
+
+}  // namespace wf
