@@ -1,0 +1,251 @@
+"""Decoding on a GPU, host side: tiles, grid and arguments of the two kernels, parts and merge.
+
+Needs torch and triton, which only the kernels' modules import.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from warpfront.attention._prefill_host import power_of_two
+from warpfront.attention._problem import KEY_TILE, MAX_PARTS, MIN_PART, DecodeProblem
+
+__all__ = ["DecodeSpec", "DecodeTile", "MergeSpec", "decode_launches", "default_tile", "run_decode", "run_merge"]
+
+# Parts that the merge adds up at a time: part of the bits of every split result, so not tuned.
+CHUNK = 8
+
+
+@dataclass(frozen=True)
+class DecodeTile:
+    """What tuning chooses: keys of a tile, warps, tiles in flight."""
+
+    block_n: int
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class DecodeSpec:
+    """All compile-time constants of one instantiation of the decode kernel."""
+
+    block_m: int
+    block_n: int
+    block_d: int
+    head_dim: int
+    row_tiles: int
+    group: int
+    q_len: int
+    page_size: int
+    stages: int
+    splits: int
+    min_part: int
+    max_parts: int
+    key_tile: int
+    has_left: bool
+    soft_cap: bool
+    prescale: bool
+    lse: bool
+    precision: str
+
+
+@dataclass(frozen=True)
+class MergeSpec:
+    """All compile-time constants of one instantiation of the merge kernel."""
+
+    block_d: int
+    head_dim: int
+    all_parts: int
+    chunk: int
+    by_length: bool
+    splits: int
+    min_part: int
+    max_parts: int
+    key_tile: int
+    lse: bool
+    stages: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel's name (see `kernel_of`), grid, arguments and launch options."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    options: dict[str, int]
+
+
+def kernel_of(name: str) -> Any:
+    """Return a kernel by name; imports torch's and triton's part of the package."""
+    if name == "decode":
+        from warpfront.attention._triton_decode import decode_kernel
+
+        return decode_kernel
+    from warpfront.attention._triton_merge import merge_kernel
+
+    return merge_kernel
+
+
+def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
+    """Return the instantiation for a problem. The query rows of a key head share a tile of 16 to 64 rows."""
+    rows = problem.q_len * problem.group
+    block_m = min(64, max(16, power_of_two(rows)))
+    return DecodeSpec(
+        block_m=block_m,
+        block_n=tile.block_n,
+        block_d=max(16, power_of_two(problem.head_dim)),
+        head_dim=problem.head_dim,
+        row_tiles=-(-rows // block_m),
+        group=problem.group,
+        q_len=problem.q_len,
+        page_size=problem.page_size,
+        stages=tile.stages,
+        splits=problem.splits,
+        min_part=MIN_PART,
+        max_parts=MAX_PARTS,
+        key_tile=KEY_TILE,
+        has_left=problem.left >= 0,
+        soft_cap=problem.soft_cap > 0.0,
+        prescale=problem.soft_cap > 0.0 or problem.scale <= 0.0,
+        lse=problem.return_lse or problem.max_parts > 1,
+        precision="ieee",
+    )
+
+
+def decode_launches(
+    problem: DecodeProblem, tensors: tuple[Any, ...], tile: DecodeTile | None = None
+) -> tuple[Launch, ...]:
+    """Return the launches of one step for tensors (q, k_pages, v_pages, table, lengths, out, lse, workspace)."""
+    q, k, v, table, lengths, out, lse, workspace = tensors
+    chosen = tile or default_tile(problem)
+    spec = decode_spec(problem, chosen)
+    parts = problem.max_parts
+    split = parts > 1
+    direct = (0, *out.stride()[:3])
+    direct_lse = (0, *_token_head(lse)) if lse is not None else (0, 0, 0, 0)
+    target, target_lse = workspace if split else (out, lse)
+    strides = (
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *q.stride()[:3],
+        *(target.stride()[:4] if split else direct),
+        *(target_lse.stride() if split else direct_lse),
+        table.stride()[0],
+    )
+    sizes = (problem.kv_heads, parts, max(0, problem.left))
+    scores = (problem.scale, problem.soft_cap)
+    arguments = (q, k, v, table, lengths, target, target_lse, strides, sizes, scores, spec)
+    grid = (problem.kv_heads * spec.row_tiles * parts * problem.batch,)
+    first = Launch("decode", grid, arguments, {"num_warps": chosen.warps, "num_stages": chosen.stages})
+    if not split:
+        return (first,)
+    merge_spec = MergeSpec(
+        block_d=spec.block_d,
+        head_dim=problem.head_dim,
+        all_parts=power_of_two(parts),
+        chunk=CHUNK,
+        by_length=True,
+        splits=problem.splits,
+        min_part=MIN_PART,
+        max_parts=MAX_PARTS,
+        key_tile=KEY_TILE,
+        lse=problem.return_lse,
+        stages=1,
+    )
+    merge_strides = (*target.stride()[:4], *target_lse.stride(), *direct[1:], *direct_lse[1:])
+    merge_sizes = (problem.q_len, problem.heads, parts)
+    merge_arguments = (target, target_lse, lengths, out, lse, merge_strides, merge_sizes, merge_spec)
+    rows = problem.batch * problem.q_len * problem.heads
+    return (first, Launch("merge", (rows,), merge_arguments, {"num_warps": 1, "num_stages": 1}))
+
+
+def _token_head(lse: Any) -> tuple[int, int, int]:
+    """Strides (sequence, token, head) of an LSE (batch, heads, q_len)."""
+    sequence, head, token = lse.stride()
+    return sequence, token, head
+
+
+def run_decode(
+    problem: DecodeProblem,
+    q: Any,
+    k_pages: Any,
+    v_pages: Any,
+    block_table: Any,
+    lengths: Any,
+    out: Any,
+    lse: Any,
+    workspace: tuple[Any, Any] | None,
+    *,
+    tile: DecodeTile | None = None,
+) -> None:
+    """Queue one decode step on torch's current stream; nothing is allocated and nothing waits.
+
+    Parameters
+    ----------
+    problem : DecodeProblem
+    q, out : Tensor (batch, q_len, heads, head_dim)
+        Any strides but the last, which is 1; ``out`` is written.
+    k_pages, v_pages : Tensor (num_pages, page_size, kv_heads, head_dim)
+    block_table : Tensor int32 (batch, table_pages)
+    lengths : Tensor int32 (batch,)
+        0 gives zeros and -inf.
+    lse : Tensor float32 (batch, heads, q_len), or None
+        Written with ``problem.return_lse``.
+    workspace : pair of float32 Tensors of ``problem.workspace_shapes``, or None
+        Needed where ``problem.max_parts`` > 1; overwritten.
+    tile : DecodeTile or None
+        ``None`` takes the measured table's.
+    """
+    if problem.batch == 0:
+        return
+    tensors = (q, k_pages, v_pages, block_table, lengths, out, lse, workspace)
+    for launch in decode_launches(problem, tensors, tile):
+        kernel_of(launch.kernel)[launch.grid](*launch.arguments, **launch.options)
+
+
+def run_merge(parts: Any, part_lse: Any, out: Any, lse: Any) -> None:
+    """Queue the merge of partial results on torch's current stream.
+
+    Parameters
+    ----------
+    parts : Tensor (parts, batch, tokens, heads, head_dim)
+    part_lse : Tensor float32 (parts, batch, heads, tokens)
+        Natural logarithms; a part with -inf is empty and its memory is not read.
+    out : Tensor (batch, tokens, heads, head_dim)
+        Written.
+    lse : Tensor float32 (batch, heads, tokens), or None
+        Written.
+    """
+    count, batch, tokens, heads, head_dim = parts.shape
+    spec = MergeSpec(
+        block_d=max(16, power_of_two(head_dim)),
+        head_dim=head_dim,
+        all_parts=power_of_two(count),
+        chunk=CHUNK,
+        by_length=False,
+        splits=0,
+        min_part=MIN_PART,
+        max_parts=MAX_PARTS,
+        key_tile=KEY_TILE,
+        lse=lse is not None,
+        stages=1,
+    )
+    part, sequence, head, token = part_lse.stride()
+    strides = (
+        *parts.stride()[:4],
+        *(part, sequence, token, head),
+        *out.stride()[:3],
+        *(_token_head(lse) if lse is not None else (0, 0, 0)),
+    )
+    arguments = (parts, part_lse, None, out, lse, strides, (tokens, heads, count), spec)
+    if batch * tokens * heads:
+        kernel_of("merge")[(batch * tokens * heads,)](*arguments, num_warps=1, num_stages=1)
+
+
+def default_tile(problem: DecodeProblem) -> DecodeTile:
+    """Return the tile for a problem where no table has one."""
+    if problem.dtype == "float32":
+        return DecodeTile(32, 4, 2)
+    return DecodeTile(64, 4, 3)

@@ -1,0 +1,232 @@
+"""Prefill on a GPU, host side: which tiles, which loads, which grid. Pure functions of sizes, strides and capability.
+
+Needs torch and triton, which only the kernel's module imports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from warpfront.attention._problem import PrefillProblem
+
+__all__ = ["PrefillSpec", "Tile", "launch_arguments", "prefill_spec", "run_prefill"]
+
+_WIDE = 2**31
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What tuning chooses: queries and keys of a tile, warps, buffers in flight, how tiles are loaded."""
+
+    block_m: int
+    block_n: int
+    warps: int
+    stages: int
+    descriptors: bool = False
+    specialize: bool = False
+
+
+@dataclass(frozen=True)
+class PrefillSpec:
+    """All compile-time constants of one instantiation of the prefill kernel."""
+
+    block_m: int
+    block_n: int
+    block_d: int
+    head_dim: int
+    stages: int
+    descriptors: bool
+    specialize: bool
+    wide: bool
+    has_left: bool
+    has_right: bool
+    soft_cap: bool
+    prescale: bool
+    bias: bool
+    varlen: bool
+    lse: bool
+    ragged: bool
+    contain: bool
+    precision: str
+
+
+def power_of_two(value: int) -> int:
+    """Return the least power of two that is not below ``value``."""
+    return 1 << max(0, value - 1).bit_length()
+
+
+def prefill_spec(problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, ...], ...]) -> PrefillSpec:
+    """Return the instantiation for a problem.
+
+    Parameters
+    ----------
+    problem : PrefillProblem
+    tile : Tile
+    strides : tuple of tuples of int
+        (sequence, row, head) of q, k, v, out in elements.
+    """
+    ragged = problem.right >= 0 or problem.varlen or problem.k_len % tile.block_n != 0
+    return PrefillSpec(
+        block_m=tile.block_m,
+        block_n=tile.block_n,
+        block_d=max(16, power_of_two(problem.head_dim)),
+        head_dim=problem.head_dim,
+        stages=tile.stages,
+        descriptors=tile.descriptors,
+        specialize=tile.specialize,
+        wide=max(strides[1][1], strides[2][1]) * tile.block_n >= _WIDE,
+        has_left=problem.left >= 0,
+        has_right=problem.right >= 0,
+        soft_cap=problem.soft_cap > 0.0,
+        prescale=problem.soft_cap > 0.0 or problem.bias_shape is not None or problem.scale <= 0.0,
+        bias=problem.bias_shape is not None,
+        varlen=problem.varlen,
+        lse=problem.return_lse,
+        ragged=ragged,
+        contain=ragged or problem.left >= 0 or problem.bias_shape is not None,
+        precision="ieee",
+    )
+
+
+def why_no_descriptors(
+    problem: PrefillProblem, strides: tuple[tuple[int, ...], ...], k: Any, v: Any
+) -> str | None:
+    """Return why the tensor memory accelerator cannot load keys and values, or ``None``."""
+    if problem.head_dim & (problem.head_dim - 1):
+        return f"a head of {problem.head_dim} elements is no power of two, and its neighbour would be loaded with it"
+    if problem.total_k == 0 or problem.k_len == 0:
+        return "there are no keys"
+    for name, tensor, (sequence, row, head) in (("k", k, strides[1]), ("v", v, strides[2])):
+        itemsize = tensor.element_size()
+        if tensor.data_ptr() % 16 or row * itemsize % 16 or row < problem.head_dim:
+            return f"rows of {name} do not start at multiples of 16 bytes"
+        if problem.batch > 1 and not problem.varlen and sequence % row:
+            return f"sequences of {name} are not a whole number of rows apart"
+        if problem.kv_heads > 1 and head % row and problem.kv_heads * head > row:
+            return f"heads of {name} lie neither within a row nor a whole number of rows apart"
+    return None
+
+
+def launch_arguments(
+    problem: PrefillProblem,
+    spec: PrefillSpec,
+    strides: tuple[tuple[int, ...], ...],
+    tensors: tuple[Any, ...],
+) -> tuple[tuple[int], tuple[Any, ...]]:
+    """Return the grid and the arguments of the kernel for tensors (q, k, v, bias, out, lse, cu_q, cu_k)."""
+    q, k, v, bias, out, lse, cu_q, cu_k = tensors
+    tiles = -(-problem.q_len // spec.block_m)
+    descriptors: tuple[Any, Any] = (None, None)
+    if spec.descriptors:
+        descriptors = (
+            _descriptor(problem, spec, k, strides[1]),
+            _descriptor(problem, spec, v, strides[2]),
+        )
+    sizes = (
+        problem.q_len,
+        problem.k_len,
+        problem.heads,
+        problem.group,
+        max(0, problem.left),
+        max(0, problem.right),
+        problem.total_q,
+    )
+    arguments = (
+        q,
+        k,
+        v,
+        bias,
+        out,
+        lse if spec.lse else None,
+        (cu_q, cu_k),
+        descriptors,
+        sum(strides, ()),
+        sizes,
+        (problem.scale, problem.soft_cap),
+        spec,
+    )
+    return (tiles * problem.heads * problem.batch,), arguments
+
+
+def _descriptor(problem: PrefillProblem, spec: PrefillSpec, tensor: Any, strides: tuple[int, ...]) -> Any:
+    """Memory of keys or values as one matrix of rows: what `where` in the kernel counts in."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    sequence, row, head = strides
+    last = (problem.kv_heads - 1) * head + spec.head_dim
+    rows = problem.total_k if problem.varlen else problem.k_len
+    if not problem.varlen:
+        last += (problem.batch - 1) * sequence
+    # Where the last row of the last head of the last sequence ends; a row is as wide as the step to the next one.
+    columns = min(row, last) if problem.kv_heads > 1 and head < row else spec.head_dim
+    count = rows + (last - columns) // row
+    return TensorDescriptor(tensor, [count, columns], [row, 1], [spec.block_n, spec.block_d])
+
+
+def tensor_strides(
+    problem: PrefillProblem, q: Any, k: Any, v: Any, out: Any, bias: Any
+) -> tuple[tuple[int, ...], ...]:
+    """Return (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, 0 where it repeats."""
+    found = []
+    for tensor in (q, k, v, out):
+        step = tensor.stride()
+        found.append((0, step[0], step[1]) if problem.varlen else (step[0], step[1], step[2]))
+    if bias is None:
+        found.append((0, 0, 0, 0))
+    else:
+        found.append(tuple(0 if size == 1 else s for size, s in zip(bias.shape, bias.stride(), strict=True)))
+    return tuple(found)
+
+
+def run_prefill(
+    problem: PrefillProblem,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    cu_q: Any,
+    cu_k: Any,
+    out: Any,
+    lse: Any,
+    *,
+    tile: Tile | None = None,
+) -> None:
+    """Queue the kernel on torch's current stream.
+
+    Parameters
+    ----------
+    problem : PrefillProblem
+    q, out : Tensor (batch, q_len, heads, head_dim), or (total_q, heads, head_dim) with ``varlen``
+    k, v : Tensor (batch, k_len, kv_heads, head_dim), or (total_k, kv_heads, head_dim)
+        On one CUDA device; any strides but the last, which is 1.
+    bias : Tensor of ``problem.bias_shape`` or None
+    cu_q, cu_k : Tensor (batch + 1,) int32 or None
+        Cumulated lengths, in device memory.
+    out : Tensor
+        Written.
+    lse : Tensor float32 (batch, heads, q_len) or (heads, total_q), or None
+        Written with ``problem.return_lse``.
+    tile : Tile or None
+        ``None`` takes the measured table's.
+    """
+    if problem.total_q == 0 or problem.batch == 0 or problem.q_len == 0:
+        return
+    from warpfront.attention import _triton_prefill
+
+    strides = tensor_strides(problem, q, k, v, out, bias)
+    chosen = tile or default_tile(problem)
+    if chosen.descriptors and why_no_descriptors(problem, strides, k, v):
+        chosen = replace(chosen, descriptors=False, specialize=False)
+    spec = prefill_spec(problem, chosen, strides)
+    grid, arguments = launch_arguments(problem, spec, strides, (q, k, v, bias, out, lse, cu_q, cu_k))
+    _triton_prefill.prefill_kernel[grid](*arguments, num_warps=chosen.warps, num_stages=chosen.stages)
+
+
+def default_tile(problem: PrefillProblem) -> Tile:
+    """Return the tile for a problem where no table has one."""
+    if problem.dtype == "float32":
+        return Tile(32, 32, 4, 1)
+    if problem.head_dim > 128:
+        return Tile(128, 64, 8, 2)
+    return Tile(128, 64, 8, 3)

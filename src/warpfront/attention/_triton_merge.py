@@ -1,0 +1,60 @@
+"""Merging partial results in Triton: one program owns one row, and adds its parts up in their order.
+
+Parts are taken `CHUNK` at a time: the sum within a chunk has a shape that is compiled in, the chunks follow one another,
+so that the bits depend on a row's own number of parts and not on how many the launch has room for. A part whose LSE is
+-inf is not read, whatever its memory holds. Rows do not depend on one another.
+"""
+
+import triton
+import triton.language as tl
+
+from warpfront.attention._triton_decode import part_span
+from warpfront.attention._triton_prefill import LN2, LOG2E
+
+
+@triton.jit
+def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constexpr):
+    """See the module.
+
+    ``steps``: strides (part, sequence, token, head) of parts and of part_lse, (sequence, token, head) of out and of lse;
+    ``sizes``: tokens, heads, parts. With ``S.by_length`` a sequence has as many parts as its length asks for.
+    """
+    strides = (steps[0:4], steps[4:8], steps[8:11], steps[11:14])
+    head = (tl.program_id(0) % sizes[1]).to(tl.int64)
+    token = (tl.program_id(0) // sizes[1] % sizes[0]).to(tl.int64)
+    batch = tl.program_id(0) // sizes[1] // sizes[0]
+    sequence = batch.to(tl.int64)
+    count = tl.cast(sizes[2], tl.int32)
+    if S.by_length:
+        length = tl.load(lengths + batch)
+        count = tl.maximum(1, tl.cdiv(length, part_span(length, S)))
+    lse_row = part_lse + sequence * strides[1][1] + token * strides[1][2] + head * strides[1][3]
+    row = parts + sequence * strides[0][1] + token * strides[0][2] + head * strides[0][3]
+    every = tl.arange(0, S.all_parts).to(tl.int64)
+    exponents = tl.load(lse_row + every * strides[1][0], mask=every < count, other=float("-inf")) * LOG2E
+    top = tl.max(exponents, 0)
+    against = tl.where(top == float("-inf"), 0.0, top)
+
+    elements = tl.arange(0, S.block_d)
+    few = tl.arange(0, S.chunk)
+    acc = tl.full([S.block_d], 0.0, tl.float32)
+    total = tl.full([], 0.0, tl.float32)
+    for first in tl.range(0, count, S.chunk, num_stages=S.stages):
+        index = first + few
+        place = index.to(tl.int64)
+        exponent = tl.load(lse_row + place * strides[1][0], mask=index < count, other=float("-inf")) * LOG2E
+        weight = tl.exp2(exponent - against)
+        filled = (exponent != float("-inf"))[:, None]
+        if S.block_d != S.head_dim:
+            filled = filled & (elements < S.head_dim)[None, :]
+        partial = tl.load(row + place[:, None] * strides[0][0] + elements[None, :], mask=filled, other=0.0)
+        acc += tl.sum(partial.to(tl.float32) * weight[:, None], 0)
+        total += tl.sum(weight, 0)
+    empty = total == 0.0
+    under = tl.where(empty, 1.0, total)
+    places = out + sequence * strides[2][0] + token * strides[2][1] + head * strides[2][2] + elements
+    result = tl.where(empty, 0.0, acc / under)
+    tl.store(places, result.to(out.dtype.element_ty), mask=elements < S.head_dim)
+    if S.lse:
+        value = tl.where(empty, float("-inf"), (against + tl.log2(under)) * LN2)
+        tl.store(lse + sequence * strides[3][0] + token * strides[3][1] + head * strides[3][2], value)
