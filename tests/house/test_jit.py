@@ -98,8 +98,8 @@ def test_a_read_only_installation_uses_the_packages_cache_folder(package, tmp_pa
 
 
 class FakeDispatcher:
-    def get_call_template(self, args, kws):
-        return args, kws
+    def compile(self, signature):
+        return signature
 
 
 def test_other_packages_keep_their_cache(monkeypatch):

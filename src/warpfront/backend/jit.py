@@ -8,6 +8,9 @@ of the same package it imports, directly or not; folders of other digests of the
 The folder lies under ``NUMBA_CACHE_DIR`` when the user has set that, else in ``__pycache__`` beside the
 module, else (read-only installation) in `warpfront.backend.settings.cache_dir`. Kernel modules import
 ``njit`` from here.
+
+What Python calls is compiled as an entry and cached; what an entry calls is a part of it (`_parts`) and is neither
+cached nor optimised by itself, so a module's folder holds entries only.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from warpfront.backend import settings
+from warpfront.backend import _parts, settings
 
 __all__ = ["is_compiled", "njit"]
 
@@ -60,7 +63,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         before = config.CACHE_DIR
         config.CACHE_DIR = _folder(function.__module__, before)
         try:
-            return _without_literals(decorate(function))
+            return _as_entry(decorate(function), function, options)
         finally:
             config.CACHE_DIR = before
 
@@ -75,17 +78,39 @@ def is_compiled(module: str) -> bool:
     return any(Path(folder).glob("**/*.nbi"))
 
 
-def _without_literals(dispatcher: Any) -> Any:
-    """Compile a callee once for ``f(x, 0)`` and ``f(x, n)``: by default Numba makes a version for each constant."""
-    from numba.core.types import unliteral
+def _as_entry(dispatcher: Any, function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Make a function cheap to compile: as an entry from Python, and as a part of other compiled functions.
 
-    template = dispatcher.get_call_template
+    Callers are given a second dispatcher of the function, a part: no wrapper for Python, no cache, and neither
+    optimised nor turned into machine code by itself (`warpfront.backend._parts`), since both happen again, with all
+    parts at hand, for the entry they end in. A callee is compiled once for ``f(x, 0)`` and ``f(x, n)``: by default
+    Numba makes a version for each constant.
+    """
+    compile_entry = dispatcher.compile
+
+    @cache
+    def part() -> Any:
+        import numba
+
+        return numba.njit(
+            **{**options, "cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        )(function)
 
     def get_call_template(args: Any, kws: Any) -> Any:
-        plain = tuple(unliteral(argument) for argument in args)
-        return template(plain, {name: unliteral(kind) for name, kind in kws.items()})
+        from numba.core.types import unliteral
 
-    dispatcher.get_call_template = get_call_template
+        plain = tuple(unliteral(argument) for argument in args)
+        return part().get_call_template(plain, {name: unliteral(kind) for name, kind in kws.items()})
+
+    def get_overload(signature: Any) -> Any:
+        return part().get_overload(signature)  # a dispatcher's type asks for its callee here
+
+    def compile_with_parts(signature: Any) -> Any:
+        with _parts.entry(function.__qualname__):
+            return compile_entry(signature)
+
+    dispatcher.get_call_template, dispatcher.get_overload = get_call_template, get_overload
+    dispatcher.compile = compile_with_parts
     return dispatcher
 
 
