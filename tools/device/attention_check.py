@@ -6,8 +6,8 @@ from itertools import product
 
 import torch
 
-from warpfront.attention import _decode_host as decoding
-from warpfront.attention import _prefill_host as prefilling
+from warpfront.attention import _triton_decode as decoding
+from warpfront.attention import _triton_prefill as prefilling
 from warpfront.attention._problem import DecodeProblem, PrefillProblem
 
 
@@ -173,7 +173,7 @@ def decode_case(device, tile=None, *, lengths=(37, 0, 1000, 4096, 64), t=1, h=8,
         soft_cap=cap, scale=d**-0.5, return_lse=True, on_device=True,
     )  # fmt: skip
     out = torch.full_like(q, float("nan"))
-    lse = torch.full((len(lengths), h, t), float("nan"), device=device)
+    lse = torch.full((len(lengths), t, h), float("nan"), device=device)
     work = tuple(torch.full(s, float("nan"), device=device) for s in problem.workspace_shapes)
     size = torch.tensor(lengths, dtype=torch.int32, device=device)
     decoding.run_decode(problem, q, k, v, table, size, out, lse, work, tile=tile)
@@ -182,7 +182,9 @@ def decode_case(device, tile=None, *, lengths=(37, 0, 1000, 4096, 64), t=1, h=8,
         parts = (q[i : i + 1], k[rows[i]][None], v[rows[i]][None])
         settings = {"scale": d**-0.5, "visible": window(t, length, left, 0, device), "soft_cap": cap}
         exact, exact_lse = dense(*parts, **settings)
-        found = verdict(out[i : i + 1], lse[i : i + 1], exact, dense(*parts, **settings, dtype=kind)[0], exact_lse)
+        found = verdict(
+            out[i : i + 1], lse[i : i + 1].transpose(1, 2), exact, dense(*parts, **settings, dtype=kind)[0], exact_lse
+        )
         worst = {**found, "right": worst["right"] and found["right"], "error": max(worst["error"], found["error"])}
     return worst
 
@@ -242,7 +244,7 @@ def repeats(device, times=20):
             )  # fmt: skip
             rows = torch.tensor(chosen, device=device)
             out = torch.empty_like(q[rows])
-            lse = torch.empty((len(chosen), 32, 1), device=device)
+            lse = torch.empty((len(chosen), 1, 32), device=device)
             work = tuple(torch.full(s, float("nan"), device=device) for s in problem.workspace_shapes)
             size = torch.tensor([lengths[i] for i in chosen], dtype=torch.int32, device=device)
             decoding.run_decode(problem, q[rows], k, v, table[rows], size, out, lse, work)

@@ -11,8 +11,8 @@ from multiprocessing import get_context
 from statistics import median
 from time import perf_counter
 
-from warpfront.attention import _decode_host as decoding
-from warpfront.attention import _prefill_host as prefilling
+from warpfront.attention import _triton_decode as decoding
+from warpfront.attention import _triton_prefill as prefilling
 from warpfront.attention._problem import DecodeProblem, PrefillProblem
 
 
@@ -219,7 +219,7 @@ def launches(case, tile, tensors):
             (decoding.kernel_of(item.kernel), item.grid, item.arguments, item.options)
             for item in decoding.decode_launches(problem, tensors, tile)
         ]
-    from warpfront.attention._triton_prefill import prefill_kernel
+    from warpfront.attention._triton_prefill_kernels import prefill_kernel
 
     q, k, v, out = tensors
     strides = prefilling.tensor_strides(problem, q, k, v, out, None)

@@ -1,158 +1,247 @@
-"""Decoding from a paged cache in Triton: one program owns one part of the keys of one key head of one sequence.
+"""Decoding on a GPU, host side: tiles, grid and arguments of the two kernels, parts and merge.
 
-The query heads that share the key head, and the newest tokens where there are several, are the rows of its tile: every
-key and value is read from memory once. A tile of keys is gathered page by page, rows of ``head_dim`` elements each,
-``stages`` tiles ahead by asynchronous copies; page numbers times page size are 64-bit. Where the cut depends on the
-sequence's own length alone (`_problem.part_keys`), so do the bits of every partial result; `_triton_merge` adds them up
-in their order. No program depends on another one; the merge is a second launch, which orders it behind all of them.
-
-Keys outside the window, beyond the length, and the pages that hold nothing else are not loaded. Newest tokens see
-different keys of one tile; a value that is not finite and that some of them see is treated as in `_triton_prefill`.
-
-Literature: Dao et al., Flash-Decoding (2023); Kwon et al., PagedAttention (2023).
+Needs torch and triton, which only the kernels' modules import.
 """
 
-import triton
-import triton.language as tl
+from __future__ import annotations
 
-from warpfront.attention._triton_prefill import LN2, LOG2E, fold, tanh
+from dataclasses import dataclass
+from typing import Any
 
+from warpfront.attention._triton_prefill import power_of_two
+from warpfront.attention._problem import KEY_TILE, MAX_PARTS, MIN_PART, DecodeProblem
 
-@triton.jit
-def part_span(length, S: tl.constexpr):
-    """Return the keys of a part: `_problem.part_keys` for a length in device memory."""
-    if S.splits > 0:
-        keys = tl.maximum(1, tl.cdiv(length, S.splits * S.key_tile)) * S.key_tile
-    else:
-        keys = tl.full([], S.min_part, tl.int32)
-        while keys * S.max_parts < length:
-            keys *= 2
-    return keys
+__all__ = ["DecodeSpec", "DecodeTile", "MergeSpec", "decode_launches", "default_tile", "run_decode", "run_merge"]
+
+# Parts that the merge adds up at a time: part of the bits of every split result, so not tuned.
+CHUNK = 8
 
 
-@triton.jit
-def gather(pointer, table, start, bounds, strides, S: tl.constexpr):
-    """Load keys or values ``start`` and on through the block table, zeros outside bounds."""
-    columns = start + tl.arange(0, S.block_n)
-    elements = tl.arange(0, S.block_d)
-    inside = (columns >= bounds[0]) & (columns < bounds[1])
-    page = tl.load(table + columns // S.page_size, mask=inside, other=0).to(tl.int64)
-    places = pointer + (page * strides[0] + (columns % S.page_size) * strides[1])[:, None] + elements[None, :]
-    inside = inside[:, None]
-    if S.block_d != S.head_dim:
-        inside = inside & (elements < S.head_dim)[None, :]
-    return tl.load(places, mask=inside, other=0.0)
+@dataclass(frozen=True)
+class DecodeTile:
+    """What tuning chooses: keys of a tile, warps, tiles in flight."""
+
+    block_n: int
+    warps: int
+    stages: int
 
 
-@triton.jit
-def scores_of(q_tile, keys, start, bounds, at, window, scores, S: tl.constexpr):
-    """Scores of a tile in base 2 (or products, where the exponent scales them), hidden keys -inf."""
-    columns = start + tl.arange(0, S.block_n)
-    product = tl.dot(q_tile, keys.T, input_precision=S.precision)
-    if S.soft_cap:
-        product = tanh(product * (scores[0] / scores[1])) * (scores[1] * LOG2E)
-    elif S.prescale:
-        product = product * (scores[0] * LOG2E)
-    seen = ((columns >= bounds[0]) & (columns < bounds[1]))[None, :]
-    if S.q_len > 1:
-        seen = seen & (columns[None, :] <= at[:, None])
-        if S.has_left:
-            seen = seen & (columns[None, :] >= at[:, None] - window)
-    return tl.where(seen, product, float("-inf"))
+@dataclass(frozen=True)
+class DecodeSpec:
+    """All compile-time constants of one instantiation of the decode kernel."""
+
+    block_m: int
+    block_n: int
+    block_d: int
+    head_dim: int
+    row_tiles: int
+    group: int
+    q_len: int
+    page_size: int
+    stages: int
+    splits: int
+    min_part: int
+    max_parts: int
+    key_tile: int
+    has_left: bool
+    soft_cap: bool
+    prescale: bool
+    lse: bool
+    precision: str
 
 
-@triton.jit
-def walk_pages(q_tile, arrays, bounds, at, window, strides, scores, PART: tl.constexpr, S: tl.constexpr):
-    """Fold the keys from bounds[0] up to bounds[1]. PART -1 takes values as they are; 0 to 2 as `careful` does."""
-    top = tl.full([S.block_m], float("-inf"), tl.float32)
-    total = tl.full([S.block_m], 0.0, tl.float32)
-    acc = tl.full([S.block_m, S.block_d], 0.0, tl.float32)
-    first = bounds[0] // S.key_tile * S.key_tile
-    for start in tl.range(first, bounds[1], S.block_n, num_stages=S.stages if PART < 0 else 1):
-        keys = gather(arrays[0], arrays[2], start, bounds, strides[0], S)
-        product = scores_of(q_tile, keys, start, bounds, at, window, scores, S)
-        values = gather(arrays[1], arrays[2], start, bounds, strides[1], S)
-        if PART < 1:
-            weights, shrink, top, total = fold(product, top, total, scores, False, S)
-            acc *= shrink[:, None]
-        else:
-            weights = tl.where(product == float("-inf"), 0.0, 1.0)
-        if PART >= 0:
-            wide = values.to(tl.float32)
-            clean = tl.where(tl.abs(wide) < float("inf"), wide, 0.0)
-            if PART == 1:
-                clean = tl.where(wide != wide, 1.0, 0.0)
-            if PART == 2:
-                clean = tl.where(wide == float("inf"), 1.0, tl.where(wide == float("-inf"), -1.0, 0.0))
-            values = clean.to(values.dtype)
-        acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=S.precision)
-    return acc, top, total
+@dataclass(frozen=True)
+class MergeSpec:
+    """All compile-time constants of one instantiation of the merge kernel."""
+
+    block_d: int
+    head_dim: int
+    all_parts: int
+    chunk: int
+    by_length: bool
+    splits: int
+    min_part: int
+    max_parts: int
+    key_tile: int
+    lse: bool
+    stages: int
 
 
-@triton.jit
-def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl.constexpr):
-    """See the module.
+@dataclass(frozen=True)
+class Launch:
+    """A kernel's name (see `kernel_of`), grid, arguments and launch options."""
 
-    ``steps``: strides (page, token, head) of k and of v, (sequence, token, head) of q, (part, sequence, token, head) of out and
-    of lse, and the block table's row. ``sizes``: key heads, parts of the grid, left side of the window. Programs run
-    over key heads first, then row tiles, parts and sequences.
-    """
-    strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:13], steps[13:17], steps[17])
-    kv_heads = sizes[0]
-    place = tl.program_id(0)
-    kv_head = (place % kv_heads).to(tl.int64)
-    place = place // kv_heads
-    row_tile = place % S.row_tiles
-    part = place // S.row_tiles % sizes[1]
-    batch = place // S.row_tiles // sizes[1]
-    length = tl.load(lengths + batch)
-    span = part_span(length, S)
-    if (part > 0) & (part * span >= length):
-        return
-    rows = row_tile * S.block_m + tl.arange(0, S.block_m)
-    live = rows < S.q_len * S.group
-    token = rows // S.group
-    head = kv_head * S.group + rows % S.group
-    at = length - S.q_len + token
-    begin = part * span
-    end = tl.minimum(begin + span, length)
-    if S.has_left:
-        begin = tl.maximum(begin, length - S.q_len - sizes[2])
-    elements = tl.arange(0, S.block_d)
-    inside = live[:, None]
-    if S.block_d != S.head_dim:
-        inside = inside & (elements < S.head_dim)[None, :]
-    sequence = batch.to(tl.int64)
-    q_rows = sequence * strides[2][0] + token.to(tl.int64) * strides[2][1] + head * strides[2][2]
-    q_places = q + q_rows[:, None] + elements[None, :]
-    q_tile = tl.load(q_places, mask=inside, other=0.0)
-    arrays = (
-        k + kv_head * strides[0][2],
-        v + kv_head * strides[1][2],
-        table + sequence * strides[5],
+    kernel: str
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    options: dict[str, int]
+
+
+def kernel_of(name: str) -> Any:
+    """Return a kernel by name; imports torch's and triton's part of the package."""
+    if name == "decode":
+        from warpfront.attention._triton_decode_kernels import decode_kernel
+
+        return decode_kernel
+    from warpfront.attention._triton_merge_kernels import merge_kernel
+
+    return merge_kernel
+
+
+def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
+    """Return the instantiation for a problem. The query rows of a key head share a tile of 16 to 64 rows."""
+    rows = problem.q_len * problem.group
+    block_m = min(64, max(16, power_of_two(rows)))
+    return DecodeSpec(
+        block_m=block_m,
+        block_n=tile.block_n,
+        block_d=max(16, power_of_two(problem.head_dim)),
+        head_dim=problem.head_dim,
+        row_tiles=-(-rows // block_m),
+        group=problem.group,
+        q_len=problem.q_len,
+        page_size=problem.page_size,
+        stages=tile.stages,
+        splits=problem.splits,
+        min_part=MIN_PART,
+        max_parts=MAX_PARTS,
+        key_tile=KEY_TILE,
+        has_left=problem.left >= 0,
+        soft_cap=problem.soft_cap > 0.0,
+        prescale=problem.soft_cap > 0.0 or problem.scale <= 0.0,
+        lse=problem.return_lse or problem.max_parts > 1,
+        precision="ieee",
     )
-    bounds = (begin, end)
-    acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, -1, S)
 
-    empty = total == 0.0
-    under = tl.where(empty, 1.0, total)
-    rows_out = part.to(tl.int64) * strides[3][0] + sequence * strides[3][1]
-    rows_out = rows_out + token.to(tl.int64) * strides[3][2] + head * strides[3][3]
-    places = out + rows_out[:, None] + elements[None, :]
-    result = tl.where(empty[:, None], 0.0, acc / under[:, None])
-    tl.store(places, result.to(out.dtype.element_ty), mask=inside)
-    if S.lse:
-        rows_lse = part.to(tl.int64) * strides[4][0] + sequence * strides[4][1]
-        rows_lse = rows_lse + token.to(tl.int64) * strides[4][2] + head * strides[4][3]
-        value = tl.where(empty, float("-inf"), (top + tl.log2(under)) * LN2)
-        tl.store(lse + rows_lse, value, mask=live)
-    if S.q_len > 1:
-        if tl.max(tl.max(((acc != acc) & inside).to(tl.int32), 1), 0) > 0:
-            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 0, S)
-            result = tl.where(empty[:, None], 0.0, acc / under[:, None])
-            tl.store(places, result.to(out.dtype.element_ty), mask=inside)
-            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 2, S)
-            endless = tl.where(acc > 0, float("inf"), float("-inf"))
-            tl.store(places, endless.to(out.dtype.element_ty), mask=inside & (acc != 0))
-            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 1, S)
-            tl.store(places, (acc + float("nan")).to(out.dtype.element_ty), mask=inside & (acc != 0))
+
+def decode_launches(
+    problem: DecodeProblem, tensors: tuple[Any, ...], tile: DecodeTile | None = None
+) -> tuple[Launch, ...]:
+    """Return the launches of one step for tensors (q, k_pages, v_pages, table, lengths, out, lse, workspace)."""
+    q, k, v, table, lengths, out, lse, workspace = tensors
+    chosen = tile or default_tile(problem)
+    spec = decode_spec(problem, chosen)
+    parts = problem.max_parts
+    split = parts > 1
+    direct = (0, *out.stride()[:3])
+    direct_lse = (0, *lse.stride()) if lse is not None else (0, 0, 0, 0)
+    target, target_lse = workspace if split else (out, lse)
+    strides = (
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *q.stride()[:3],
+        *(target.stride()[:4] if split else direct),
+        *(target_lse.stride() if split else direct_lse),
+        table.stride()[0],
+    )
+    sizes = (problem.kv_heads, parts, max(0, problem.left))
+    scores = (problem.scale, problem.soft_cap)
+    arguments = (q, k, v, table, lengths, target, target_lse, strides, sizes, scores, spec)
+    grid = (problem.kv_heads * spec.row_tiles * parts * problem.batch,)
+    first = Launch("decode", grid, arguments, {"num_warps": chosen.warps, "num_stages": chosen.stages})
+    if not split:
+        return (first,)
+    merge_spec = MergeSpec(
+        block_d=spec.block_d,
+        head_dim=problem.head_dim,
+        all_parts=power_of_two(parts),
+        chunk=CHUNK,
+        by_length=True,
+        splits=problem.splits,
+        min_part=MIN_PART,
+        max_parts=MAX_PARTS,
+        key_tile=KEY_TILE,
+        lse=problem.return_lse,
+        stages=1,
+    )
+    merge_strides = (*target.stride()[:4], *target_lse.stride(), *direct[1:], *direct_lse[1:])
+    merge_sizes = (problem.q_len, problem.heads, parts)
+    merge_arguments = (target, target_lse, lengths, out, lse, merge_strides, merge_sizes, merge_spec)
+    rows = problem.batch * problem.q_len * problem.heads
+    return (first, Launch("merge", (rows,), merge_arguments, {"num_warps": 1, "num_stages": 1}))
+
+
+def run_decode(
+    problem: DecodeProblem,
+    q: Any,
+    k_pages: Any,
+    v_pages: Any,
+    block_table: Any,
+    lengths: Any,
+    out: Any,
+    lse: Any,
+    workspace: tuple[Any, ...] | None,
+    *,
+    tile: DecodeTile | None = None,
+) -> None:
+    """Queue one decode step on torch's current stream; nothing waits, and with a workspace nothing is allocated.
+
+    Parameters
+    ----------
+    problem : DecodeProblem
+    q, out : Tensor (batch, q_len, heads, head_dim)
+        Any strides but the last, which is 1; ``out`` is written.
+    k_pages, v_pages : Tensor (num_pages, page_size, kv_heads, head_dim)
+    block_table : Tensor int32 (batch, table_pages)
+    lengths : Tensor int32 (batch,)
+        0 gives zeros and -inf.
+    lse : Tensor float32 (batch, q_len, heads), or None
+        Written with ``problem.return_lse``.
+    workspace : pair of float32 Tensors of ``problem.workspace_shapes``, or None
+        Overwritten where ``problem.max_parts`` > 1; ``None`` allocates it there.
+    tile : DecodeTile or None
+        ``None`` takes the measured table's.
+    """
+    if problem.batch == 0:
+        return
+    if workspace is None and problem.max_parts > 1:
+        import torch
+
+        workspace = tuple(
+            torch.empty(shape, dtype=torch.float32, device=q.device) for shape in problem.workspace_shapes
+        )
+    tensors = (q, k_pages, v_pages, block_table, lengths, out, lse, workspace)
+    for launch in decode_launches(problem, tensors, tile):
+        kernel_of(launch.kernel)[launch.grid](*launch.arguments, **launch.options)
+
+
+def run_merge(parts: Any, part_lse: Any, out: Any, lse: Any) -> None:
+    """Queue the merge of partial results on torch's current stream.
+
+    Parameters
+    ----------
+    parts : Tensor (parts, rows, head_dim)
+    part_lse : Tensor float32 (parts, rows)
+        Natural logarithms; a part with -inf is empty and its memory is not read.
+    out : Tensor (rows, head_dim)
+        Written.
+    lse : Tensor float32 (rows,), or None
+        Written.
+    """
+    count, rows, head_dim = parts.shape
+    spec = MergeSpec(
+        block_d=max(16, power_of_two(head_dim)),
+        head_dim=head_dim,
+        all_parts=power_of_two(count),
+        chunk=CHUNK,
+        by_length=False,
+        splits=0,
+        min_part=MIN_PART,
+        max_parts=MAX_PARTS,
+        key_tile=KEY_TILE,
+        lse=lse is not None,
+        stages=1,
+    )
+    part, row = parts.stride()[:2]
+    strides = (part, 0, 0, row, part_lse.stride()[0], 0, 0, part_lse.stride()[1], 0, 0, out.stride()[0], 0, 0)
+    strides = (*strides, 0 if lse is None else lse.stride()[0])
+    arguments = (parts, part_lse, None, out, lse, strides, (1, rows, count), spec)
+    if rows:
+        kernel_of("merge")[(rows,)](*arguments, num_warps=1, num_stages=1)
+
+
+def default_tile(problem: DecodeProblem) -> DecodeTile:
+    """Return the tile for a problem where no table has one."""
+    if problem.dtype == "float32":
+        return DecodeTile(32, 4, 2)
+    return DecodeTile(64, 4, 3)

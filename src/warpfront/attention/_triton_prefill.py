@@ -1,286 +1,232 @@
-"""Prefill in Triton: one program owns a tile of queries of one head and walks over the keys that any of them sees.
+"""Prefill on a GPU, host side: which tiles, which loads, which grid. Pure functions of sizes, strides and capability.
 
-The walk has up to three stretches: tiles that the window's left edge cuts, tiles that every query of the program sees
-whole (no mask is computed there), and tiles that the diagonal or the end of the keys cuts. Scores live in registers in
-base 2 (`scale` times log2 e is folded into the exponent), with a running maximum and sum a row; queries, keys and values
-pass through shared memory, in ``stages`` buffers, loaded by the tensor memory accelerator where ``descriptors`` is set
-and by asynchronous copies elsewhere. No program depends on another one.
-
-A key that is masked for one row of a tile is visible to another, so its value is multiplied by a weight of zero there. If
-that value is not finite, the product is not zero: rows that it reached are recognised at the end by a result that is
-not a number, and the program then repeats its work with `_careful`, which keeps such values out of the product and
-accounts for them separately. Finite data never take that way, and pay one reduction a program for the question.
-
-Literature: Dao, FlashAttention-2 (2023); Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
+Needs torch and triton, which only the kernel's module imports.
 """
 
-import triton
-import triton.language as tl
+from __future__ import annotations
 
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
+from dataclasses import dataclass, replace
+from typing import Any
 
+from warpfront.attention._problem import PrefillProblem
 
-@triton.jit
-def tanh(x):
-    """Hyperbolic tangent of any float32: by the exponential of -2 |x|, by its series where that would cancel."""
-    magnitude = tl.abs(x)
-    decay = tl.exp2(magnitude * (-2.0 * LOG2E))
-    far = (1.0 - decay) / (1.0 + decay)
-    square = x * x
-    near = magnitude * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 + square * (-17.0 / 315.0))))
-    result = tl.where(magnitude < 0.15, near, far)
-    return tl.where(x < 0.0, -result, result)
+__all__ = ["PrefillSpec", "Tile", "launch_arguments", "prefill_spec", "run_prefill"]
+
+_WIDE = 2**31
 
 
-@triton.jit
-def key_tile(pointer, descriptor, where, start, length, strides, S: tl.constexpr):
-    """Load keys or values ``start`` and on: (block_n, block_d). Past the end: zeros, or, by descriptor, anything."""
-    if S.descriptors:
-        tile = descriptor.load([where[0] + start, where[1]])
-    else:
-        rows = tl.arange(0, S.block_n)
-        columns = tl.arange(0, S.block_d)
-        if S.wide:
-            rows = rows.to(tl.int64)
-        base = pointer + tl.cast(start, tl.int64) * strides[1]
-        places = base + (rows[:, None] * strides[1] + columns[None, :])
-        inside = (start + tl.arange(0, S.block_n) < length)[:, None]
-        if S.block_d != S.head_dim:
-            inside = inside & (columns < S.head_dim)[None, :]
-        tile = tl.load(places, mask=inside, other=0.0)
-    return tile
+@dataclass(frozen=True)
+class Tile:
+    """What tuning chooses: queries and keys of a tile, warps, buffers in flight, how tiles are loaded."""
+
+    block_m: int
+    block_n: int
+    warps: int
+    stages: int
+    descriptors: bool = False
+    specialize: bool = False
 
 
-@triton.jit
-def score_tile(product, bias, rows, start, at, lens, strides, scores, MASKED: tl.constexpr, S: tl.constexpr):
-    """Turn products q k into scores in base 2 (or products, where the exponent scales them), hidden keys -inf.
+@dataclass(frozen=True)
+class PrefillSpec:
+    """All compile-time constants of one instantiation of the prefill kernel."""
 
-    ``at`` is the first row's diagonal key, ``lens`` (queries, keys, left, right) of the sequence.
+    block_m: int
+    block_n: int
+    block_d: int
+    head_dim: int
+    stages: int
+    descriptors: bool
+    specialize: bool
+    wide: bool
+    has_left: bool
+    has_right: bool
+    soft_cap: bool
+    prescale: bool
+    bias: bool
+    varlen: bool
+    lse: bool
+    ragged: bool
+    contain: bool
+    precision: str
+
+
+def power_of_two(value: int) -> int:
+    """Return the least power of two that is not below ``value``."""
+    return 1 << max(0, value - 1).bit_length()
+
+
+def prefill_spec(problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, ...], ...]) -> PrefillSpec:
+    """Return the instantiation for a problem.
+
+    Parameters
+    ----------
+    problem : PrefillProblem
+    tile : Tile
+    strides : tuple of tuples of int
+        (sequence, row, head) of q, k, v, out in elements.
     """
-    columns = start + tl.arange(0, S.block_n)
-    if S.soft_cap:
-        product = tanh(product * (scores[0] / scores[1])) * (scores[1] * LOG2E)
-    elif S.prescale:
-        product = product * (scores[0] * LOG2E)
-    if MASKED:
-        seen = (columns < lens[1])[None, :]
-        if S.has_right:
-            seen = seen & (columns[None, :] <= (rows + at)[:, None] + lens[3])
-        if S.has_left:
-            seen = seen & (columns[None, :] >= (rows + at)[:, None] - lens[2])
-    if S.bias:
-        inside = (rows < lens[0])[:, None] & (columns < lens[1])[None, :]
-        places = bias + rows.to(tl.int64)[:, None] * strides[2] + columns.to(tl.int64)[None, :] * strides[3]
-        added = tl.load(places, mask=inside, other=0.0).to(tl.float32)
-        hidden = added == float("-inf")
-        product = tl.where(hidden, float("-inf"), product + added * LOG2E)
-    if MASKED:
-        product = tl.where(seen, product, float("-inf"))
-    return product
-
-
-@triton.jit
-def fold(product, top, total, scores, FINITE: tl.constexpr, S: tl.constexpr):
-    """One step of the running softmax: weights of a tile, the factor of what came before, new maximum and sum."""
-    if S.prescale:
-        higher = tl.maximum(top, tl.max(product, 1))
-        against = higher
-        if not FINITE:
-            against = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = tl.exp2(product - against[:, None])
-    else:
-        factor = scores[0] * LOG2E
-        higher = tl.maximum(top, tl.max(product, 1) * factor)
-        against = higher
-        if not FINITE:
-            against = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = tl.exp2(product * factor - against[:, None])
-    shrink = tl.exp2(top - against)
-    return weights, shrink, higher, total * shrink + tl.sum(weights, 1)
-
-
-@triton.jit
-def walk(
-    state, q_tile, arrays, where, rows, bounds, lens, strides, scores, MASKED: tl.constexpr, S: tl.constexpr
-):
-    """Fold the key tiles from bounds[0] up to bounds[1] into (accumulator, maximum, sum)."""
-    acc, top, total = state
-    for start in tl.range(bounds[0], bounds[1], S.block_n, num_stages=S.stages, warp_specialize=S.specialize):
-        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], S)
-        product = tl.dot(q_tile, keys.T, input_precision=S.precision)
-        product = score_tile(product, arrays[2], rows, start, where[2], lens, strides[4], scores, MASKED, S)
-        weights, shrink, top, total = fold(product, top, total, scores, not MASKED and not S.bias, S)
-        values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], S)
-        acc = tl.dot(weights.to(values.dtype), values, acc * shrink[:, None], input_precision=S.precision)
-    return acc, top, total
-
-
-@triton.jit
-def careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, PART: tl.constexpr, S: tl.constexpr):
-    """As `walk` over all tiles, for values that are not finite and reach only the rows that see their key.
-
-    PART 0 is the result without such values; 1 counts the visible ones that are not a number, 2 sums the signs of the
-    infinite ones. One at a time, because three accumulators would not fit into registers.
-    """
-    top = tl.full([S.block_m], float("-inf"), tl.float32)
-    total = tl.full([S.block_m], 0.0, tl.float32)
-    acc = tl.full([S.block_m, S.block_d], 0.0, tl.float32)
-    for start in tl.range(bounds[0], bounds[1], S.block_n, num_stages=1):
-        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], S)
-        product = tl.dot(q_tile, keys.T, input_precision=S.precision)
-        product = score_tile(product, arrays[2], rows, start, where[2], lens, strides[4], scores, True, S)
-        values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], S)
-        wide = values.to(tl.float32)
-        if PART == 0:
-            weights, shrink, top, total = fold(product, top, total, scores, False, S)
-            clean = tl.where(tl.abs(wide) < float("inf"), wide, 0.0)
-            acc *= shrink[:, None]
-        else:
-            weights = tl.where(product == float("-inf"), 0.0, 1.0)
-            clean = tl.where(wide != wide, 1.0, 0.0)
-            if PART == 2:
-                clean = tl.where(wide == float("inf"), 1.0, tl.where(wide == float("-inf"), -1.0, 0.0))
-        acc = tl.dot(weights.to(values.dtype), clean.to(values.dtype), acc, input_precision=S.precision)
-    return acc, top, total
-
-
-@triton.jit
-def query_tile(pointer, rows, length, strides, S: tl.constexpr):
-    """Load the program's queries, zeros beyond the last one."""
-    columns = tl.arange(0, S.block_d)
-    inside = (rows < length)[:, None]
-    if S.block_d != S.head_dim:
-        inside = inside & (columns < S.head_dim)[None, :]
-    return tl.load(
-        pointer + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :], mask=inside, other=0.0
+    ragged = problem.right >= 0 or problem.varlen or problem.k_len % tile.block_n != 0
+    return PrefillSpec(
+        block_m=tile.block_m,
+        block_n=tile.block_n,
+        block_d=max(16, power_of_two(problem.head_dim)),
+        head_dim=problem.head_dim,
+        stages=tile.stages,
+        descriptors=tile.descriptors,
+        specialize=tile.specialize,
+        wide=max(strides[1][1], strides[2][1]) * tile.block_n >= _WIDE,
+        has_left=problem.left >= 0,
+        has_right=problem.right >= 0,
+        soft_cap=problem.soft_cap > 0.0,
+        prescale=problem.soft_cap > 0.0 or problem.bias_shape is not None or problem.scale <= 0.0,
+        bias=problem.bias_shape is not None,
+        varlen=problem.varlen,
+        lse=problem.return_lse,
+        ragged=ragged,
+        contain=ragged or problem.left >= 0 or problem.bias_shape is not None,
+        precision="ieee",
     )
 
 
-@triton.jit
-def stretches(first, last, at, lens, S: tl.constexpr):
-    """Bounds of the three stretches of keys of queries ``first`` to ``last``: begin, whole from, whole to, end."""
-    begin = 0
-    whole_from = 0
-    end = lens[1]
-    whole_to = lens[1]
-    if S.has_left:
-        begin = tl.maximum(0, first + at - lens[2]) // S.block_n * S.block_n
-        whole_from = tl.cdiv(tl.maximum(0, last + at - lens[2]), S.block_n) * S.block_n
-    if S.has_right:
-        end = tl.minimum(end, last + at + lens[3] + 1)
-        whole_to = tl.minimum(whole_to, first + at + lens[3] + 1)
-    whole_to = tl.maximum(whole_to, 0) // S.block_n * S.block_n
-    whole_from = tl.minimum(whole_from, tl.maximum(end, 0))
-    return begin, whole_from, tl.maximum(whole_to, whole_from), end
+def why_no_descriptors(
+    problem: PrefillProblem, strides: tuple[tuple[int, ...], ...], k: Any, v: Any
+) -> str | None:
+    """Return why the tensor memory accelerator cannot load keys and values, or ``None``."""
+    if problem.head_dim & (problem.head_dim - 1):
+        return f"a head of {problem.head_dim} elements is no power of two, and its neighbour would be loaded with it"
+    if problem.total_k == 0 or problem.k_len == 0:
+        return "there are no keys"
+    for name, tensor, (sequence, row, head) in (("k", k, strides[1]), ("v", v, strides[2])):
+        itemsize = tensor.element_size()
+        if tensor.data_ptr() % 16 or row * itemsize % 16 or row < problem.head_dim:
+            return f"rows of {name} do not start at multiples of 16 bytes"
+        if problem.batch > 1 and not problem.varlen and sequence % row:
+            return f"sequences of {name} are not a whole number of rows apart"
+        if problem.kv_heads > 1 and head % row and problem.kv_heads * head > row:
+            return f"heads of {name} lie neither within a row nor a whole number of rows apart"
+    return None
 
 
-@triton.jit
-def store_tile(acc, top, total, out, lse, rows, length, strides, scores, S: tl.constexpr):
-    """Write rows of the output, and their LSE in natural logarithms."""
-    columns = tl.arange(0, S.block_d)
-    inside = (rows < length)[:, None]
-    if S.block_d != S.head_dim:
-        inside = inside & (columns < S.head_dim)[None, :]
-    empty = total == 0.0  # a row that sees a key has a sum of at least one
-    result = tl.where(empty[:, None], 0.0, acc / tl.where(empty, 1.0, total)[:, None])
-    places = out + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :]
-    tl.store(places, result.to(out.dtype.element_ty), mask=inside)
-    if S.lse:
-        value = tl.where(empty, float("-inf"), (top + tl.log2(tl.where(empty, 1.0, total))) * LN2)
-        tl.store(lse + rows, value, mask=rows < length)
+def launch_arguments(
+    problem: PrefillProblem,
+    spec: PrefillSpec,
+    strides: tuple[tuple[int, ...], ...],
+    tensors: tuple[Any, ...],
+) -> tuple[tuple[int], tuple[Any, ...]]:
+    """Return the grid and the arguments of the kernel for tensors (q, k, v, bias, out, lse, cu_q, cu_k)."""
+    q, k, v, bias, out, lse, cu_q, cu_k = tensors
+    tiles = -(-problem.q_len // spec.block_m)
+    descriptors: tuple[Any, Any] = (None, None)
+    if spec.descriptors:
+        descriptors = (
+            _descriptor(problem, spec, k, strides[1]),
+            _descriptor(problem, spec, v, strides[2]),
+        )
+    sizes = (
+        problem.q_len,
+        problem.k_len,
+        problem.heads,
+        problem.group,
+        max(0, problem.left),
+        max(0, problem.right),
+        problem.total_q,
+    )
+    arguments = (
+        q,
+        k,
+        v,
+        bias,
+        out,
+        lse if spec.lse else None,
+        (cu_q, cu_k),
+        descriptors,
+        sum(strides, ()),
+        sizes,
+        (problem.scale, problem.soft_cap),
+        spec,
+    )
+    return (tiles * problem.heads * problem.batch,), arguments
 
 
-@triton.jit
-def overwrite(value, chosen, out, rows, length, strides, S: tl.constexpr):
-    """Write the elements of the output that are chosen."""
-    columns = tl.arange(0, S.block_d)
-    inside = (rows < length)[:, None] & (columns < S.head_dim)[None, :]
-    places = out + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :]
-    tl.store(places, value.to(out.dtype.element_ty), mask=inside & chosen)
+def _descriptor(problem: PrefillProblem, spec: PrefillSpec, tensor: Any, strides: tuple[int, ...]) -> Any:
+    """Memory of keys or values as one matrix of rows: what `where` in the kernel counts in."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    sequence, row, head = strides
+    last = (problem.kv_heads - 1) * head + spec.head_dim
+    rows = problem.total_k if problem.varlen else problem.k_len
+    if not problem.varlen:
+        last += (problem.batch - 1) * sequence
+    # Where the last row of the last head of the last sequence ends; a row is as wide as the step to the next one.
+    columns = min(row, last) if problem.kv_heads > 1 and head < row else spec.head_dim
+    count = rows + (last - columns) // row
+    return TensorDescriptor(tensor, [count, columns], [row, 1], [spec.block_n, spec.block_d])
 
 
-@triton.jit
-def prefill_kernel(q, k, v, bias, out, lse, marks, descriptors, steps, sizes, scores, S: tl.constexpr):
-    """See the module.
+def tensor_strides(
+    problem: PrefillProblem, q: Any, k: Any, v: Any, out: Any, bias: Any
+) -> tuple[tuple[int, ...], ...]:
+    """Return (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, 0 where it repeats."""
+    found = []
+    for tensor in (q, k, v, out):
+        step = tensor.stride()
+        found.append((0, step[0], step[1]) if problem.varlen else (step[0], step[1], step[2]))
+    if bias is None:
+        found.append((0, 0, 0, 0))
+    else:
+        found.append(tuple(0 if size == 1 else s for size, s in zip(bias.shape, bias.stride(), strict=True)))
+    return tuple(found)
 
-    ``marks`` cumulated lengths of queries and keys (varlen), ``steps`` the strides (sequence, row, head) of
-    q, k, v, out and (sequence, head, row, column) of bias, ``sizes`` (queries, keys, heads, group, left, right, rows of LSE), ``scores``
-    (scale, soft cap).
+
+def run_prefill(
+    problem: PrefillProblem,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    cu_q: Any,
+    cu_k: Any,
+    out: Any,
+    lse: Any,
+    *,
+    tile: Tile | None = None,
+) -> None:
+    """Queue the kernel on torch's current stream.
+
+    Parameters
+    ----------
+    problem : PrefillProblem
+    q, out : Tensor (batch, q_len, heads, head_dim), or (total_q, heads, head_dim) with ``varlen``
+    k, v : Tensor (batch, k_len, kv_heads, head_dim), or (total_k, kv_heads, head_dim)
+        On one CUDA device; any strides but the last, which is 1.
+    bias : Tensor of ``problem.bias_shape`` or None
+    cu_q, cu_k : Tensor (batch + 1,) int32 or None
+        Cumulated lengths, in device memory.
+    out : Tensor
+        Written.
+    lse : Tensor float32 (batch, heads, q_len) or (heads, total_q), or None
+        Written with ``problem.return_lse``.
+    tile : Tile or None
+        ``None`` takes the measured table's.
     """
-    strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:12], steps[12:16])
-    q_len = sizes[0]
-    k_len = sizes[1]
-    heads = sizes[2]
-    tiles = tl.cdiv(q_len, S.block_m)
-    tile = tl.program_id(0) % tiles
-    if S.has_right:
-        tile = tiles - 1 - tile  # the longest rows first, so that the last programs are short ones
-    head = tl.program_id(0) // tiles % heads
-    batch = tl.program_id(0) // tiles // heads
-    sequence = batch.to(tl.int64)
-    q_first = tl.full([], 0, tl.int64)
-    k_first = tl.full([], 0, tl.int64)
-    q_sequence = sequence * strides[0][0]
-    k_sequence = sequence * strides[1][0]
-    v_sequence = sequence * strides[2][0]
-    o_sequence = sequence * strides[3][0]
-    lse_row = (sequence * heads + head) * q_len
-    if S.varlen:
-        q_first = tl.load(marks[0] + batch).to(tl.int64)
-        k_first = tl.load(marks[1] + batch).to(tl.int64)
-        q_len = (tl.load(marks[0] + batch + 1) - q_first).to(tl.int32)
-        k_len = (tl.load(marks[1] + batch + 1) - k_first).to(tl.int32)
-        q_sequence = q_first * strides[0][1]
-        k_sequence = k_first * strides[1][1]
-        v_sequence = k_first * strides[2][1]
-        o_sequence = q_first * strides[3][1]
-        lse_row = head.to(tl.int64) * sizes[6] + q_first
-        if tile * S.block_m >= q_len:
-            return
-    kv_head = (head // sizes[3]).to(tl.int64)
-    first = tile * S.block_m
-    rows = first + tl.arange(0, S.block_m)
-    last = tl.minimum(first + S.block_m, q_len) - 1
-    at = k_len - q_len
-    lens = (q_len, k_len, sizes[4], sizes[5])
-    q += q_sequence + head.to(tl.int64) * strides[0][2]
-    k_place = k_sequence + kv_head * strides[1][2]
-    v_place = v_sequence + kv_head * strides[2][2]
-    k_where = (0, 0)
-    v_where = (0, 0)
-    if S.descriptors:  # memory as one matrix of rows: where this head's first row and column lie in it
-        k_where = ((k_place // strides[1][1]).to(tl.int32), (k_place % strides[1][1]).to(tl.int32))
-        v_where = ((v_place // strides[2][1]).to(tl.int32), (v_place % strides[2][1]).to(tl.int32))
-    if S.bias:
-        bias += sequence * strides[4][0] + head.to(tl.int64) * strides[4][1]
-    arrays = (k + k_place, v + v_place, bias, descriptors[0], descriptors[1])
-    where = (k_where, v_where, at)
-    begin, whole_from, whole_to, end = stretches(first, last, at, lens, S)
+    if problem.total_q == 0 or problem.batch == 0 or problem.q_len == 0:
+        return
+    from warpfront.attention import _triton_prefill_kernels
 
-    top = tl.full([S.block_m], float("-inf"), tl.float32)
-    total = tl.full([S.block_m], 0.0, tl.float32)
-    state = (tl.full([S.block_m, S.block_d], 0.0, tl.float32), top, total)
-    q_tile = query_tile(q, rows, q_len, strides[0], S)
-    if S.has_left:
-        state = walk(state, q_tile, arrays, where, rows, (begin, whole_from), lens, strides, scores, True, S)
-    state = walk(state, q_tile, arrays, where, rows, (whole_from, whole_to), lens, strides, scores, False, S)
-    if S.ragged:
-        state = walk(state, q_tile, arrays, where, rows, (whole_to, end), lens, strides, scores, True, S)
-    acc, top, total = state
-    out += o_sequence + head.to(tl.int64) * strides[3][2]
-    if S.lse:
-        lse += lse_row
-    store_tile(acc, top, total, out, lse, rows, q_len, strides[3], scores, S)
-    if S.contain:
-        spoilt = (acc != acc) & (rows < q_len)[:, None]
-        if tl.max(tl.max(spoilt.to(tl.int32), 1), 0) > 0:
-            q_tile = query_tile(q, rows, q_len, strides[0], S)
-            bounds = (begin, end)
-            acc, top, total = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 0, S)
-            store_tile(acc, top, total, out, lse, rows, q_len, strides[3], scores, S)
-            acc, top, total = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 2, S)
-            endless = tl.where(acc > 0, float("inf"), float("-inf"))
-            overwrite(endless, acc != 0, out, rows, q_len, strides[3], S)
-            acc, top, total = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 1, S)
-            overwrite(acc + float("nan"), acc != 0, out, rows, q_len, strides[3], S)
+    strides = tensor_strides(problem, q, k, v, out, bias)
+    chosen = tile or default_tile(problem)
+    if chosen.descriptors and why_no_descriptors(problem, strides, k, v):
+        chosen = replace(chosen, descriptors=False, specialize=False)
+    spec = prefill_spec(problem, chosen, strides)
+    grid, arguments = launch_arguments(problem, spec, strides, (q, k, v, bias, out, lse, cu_q, cu_k))
+    _triton_prefill_kernels.prefill_kernel[grid](*arguments, num_warps=chosen.warps, num_stages=chosen.stages)
+
+
+def default_tile(problem: PrefillProblem) -> Tile:
+    """Return the tile for a problem where no table has one."""
+    if problem.dtype == "float32":
+        return Tile(32, 32, 4, 1)
+    if problem.head_dim > 128:
+        return Tile(128, 64, 8, 2)
+    return Tile(128, 64, 8, 3)

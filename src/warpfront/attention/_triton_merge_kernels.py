@@ -8,8 +8,8 @@ so that the bits depend on a row's own number of parts and not on how many the l
 import triton
 import triton.language as tl
 
-from warpfront.attention._triton_decode import part_span
-from warpfront.attention._triton_prefill import LN2, LOG2E
+from warpfront.attention._triton_decode_kernels import part_span
+from warpfront.attention._triton_prefill_kernels import LN2, LOG2E
 
 
 @triton.jit

@@ -1,0 +1,158 @@
+"""Decoding from a paged cache in Triton: one program owns one part of the keys of one key head of one sequence.
+
+The query heads that share the key head, and the newest tokens where there are several, are the rows of its tile: every
+key and value is read from memory once. A tile of keys is gathered page by page, rows of ``head_dim`` elements each,
+``stages`` tiles ahead by asynchronous copies; page numbers times page size are 64-bit. Where the cut depends on the
+sequence's own length alone (`_problem.part_keys`), so do the bits of every partial result; `_triton_merge_kernels` adds them up
+in their order. No program depends on another one; the merge is a second launch, which orders it behind all of them.
+
+Keys outside the window, beyond the length, and the pages that hold nothing else are not loaded. Newest tokens see
+different keys of one tile; a value that is not finite and that some of them see is treated as in `_triton_prefill_kernels`.
+
+Literature: Dao et al., Flash-Decoding (2023); Kwon et al., PagedAttention (2023).
+"""
+
+import triton
+import triton.language as tl
+
+from warpfront.attention._triton_prefill_kernels import LN2, LOG2E, fold, tanh
+
+
+@triton.jit
+def part_span(length, S: tl.constexpr):
+    """Return the keys of a part: `_problem.part_keys` for a length in device memory."""
+    if S.splits > 0:
+        keys = tl.maximum(1, tl.cdiv(length, S.splits * S.key_tile)) * S.key_tile
+    else:
+        keys = tl.full([], S.min_part, tl.int32)
+        while keys * S.max_parts < length:
+            keys *= 2
+    return keys
+
+
+@triton.jit
+def gather(pointer, table, start, bounds, strides, S: tl.constexpr):
+    """Load keys or values ``start`` and on through the block table, zeros outside bounds."""
+    columns = start + tl.arange(0, S.block_n)
+    elements = tl.arange(0, S.block_d)
+    inside = (columns >= bounds[0]) & (columns < bounds[1])
+    page = tl.load(table + columns // S.page_size, mask=inside, other=0).to(tl.int64)
+    places = pointer + (page * strides[0] + (columns % S.page_size) * strides[1])[:, None] + elements[None, :]
+    inside = inside[:, None]
+    if S.block_d != S.head_dim:
+        inside = inside & (elements < S.head_dim)[None, :]
+    return tl.load(places, mask=inside, other=0.0)
+
+
+@triton.jit
+def scores_of(q_tile, keys, start, bounds, at, window, scores, S: tl.constexpr):
+    """Scores of a tile in base 2 (or products, where the exponent scales them), hidden keys -inf."""
+    columns = start + tl.arange(0, S.block_n)
+    product = tl.dot(q_tile, keys.T, input_precision=S.precision)
+    if S.soft_cap:
+        product = tanh(product * (scores[0] / scores[1])) * (scores[1] * LOG2E)
+    elif S.prescale:
+        product = product * (scores[0] * LOG2E)
+    seen = ((columns >= bounds[0]) & (columns < bounds[1]))[None, :]
+    if S.q_len > 1:
+        seen = seen & (columns[None, :] <= at[:, None])
+        if S.has_left:
+            seen = seen & (columns[None, :] >= at[:, None] - window)
+    return tl.where(seen, product, float("-inf"))
+
+
+@triton.jit
+def walk_pages(q_tile, arrays, bounds, at, window, strides, scores, PART: tl.constexpr, S: tl.constexpr):
+    """Fold the keys from bounds[0] up to bounds[1]. PART -1 takes values as they are; 0 to 2 as `careful` does."""
+    top = tl.full([S.block_m], float("-inf"), tl.float32)
+    total = tl.full([S.block_m], 0.0, tl.float32)
+    acc = tl.full([S.block_m, S.block_d], 0.0, tl.float32)
+    first = bounds[0] // S.key_tile * S.key_tile
+    for start in tl.range(first, bounds[1], S.block_n, num_stages=S.stages if PART < 0 else 1):
+        keys = gather(arrays[0], arrays[2], start, bounds, strides[0], S)
+        product = scores_of(q_tile, keys, start, bounds, at, window, scores, S)
+        values = gather(arrays[1], arrays[2], start, bounds, strides[1], S)
+        if PART < 1:
+            weights, shrink, top, total = fold(product, top, total, scores, False, S)
+            acc *= shrink[:, None]
+        else:
+            weights = tl.where(product == float("-inf"), 0.0, 1.0)
+        if PART >= 0:
+            wide = values.to(tl.float32)
+            clean = tl.where(tl.abs(wide) < float("inf"), wide, 0.0)
+            if PART == 1:
+                clean = tl.where(wide != wide, 1.0, 0.0)
+            if PART == 2:
+                clean = tl.where(wide == float("inf"), 1.0, tl.where(wide == float("-inf"), -1.0, 0.0))
+            values = clean.to(values.dtype)
+        acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=S.precision)
+    return acc, top, total
+
+
+@triton.jit
+def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl.constexpr):
+    """See the module.
+
+    ``steps``: strides (page, token, head) of k and of v, (sequence, token, head) of q, (part, sequence, token, head) of out and
+    of lse, and the block table's row. ``sizes``: key heads, parts of the grid, left side of the window. Programs run
+    over key heads first, then row tiles, parts and sequences.
+    """
+    strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:13], steps[13:17], steps[17])
+    kv_heads = sizes[0]
+    place = tl.program_id(0)
+    kv_head = (place % kv_heads).to(tl.int64)
+    place = place // kv_heads
+    row_tile = place % S.row_tiles
+    part = place // S.row_tiles % sizes[1]
+    batch = place // S.row_tiles // sizes[1]
+    length = tl.load(lengths + batch)
+    span = part_span(length, S)
+    if (part > 0) & (part * span >= length):
+        return
+    rows = row_tile * S.block_m + tl.arange(0, S.block_m)
+    live = rows < S.q_len * S.group
+    token = rows // S.group
+    head = kv_head * S.group + rows % S.group
+    at = length - S.q_len + token
+    begin = part * span
+    end = tl.minimum(begin + span, length)
+    if S.has_left:
+        begin = tl.maximum(begin, length - S.q_len - sizes[2])
+    elements = tl.arange(0, S.block_d)
+    inside = live[:, None]
+    if S.block_d != S.head_dim:
+        inside = inside & (elements < S.head_dim)[None, :]
+    sequence = batch.to(tl.int64)
+    q_rows = sequence * strides[2][0] + token.to(tl.int64) * strides[2][1] + head * strides[2][2]
+    q_places = q + q_rows[:, None] + elements[None, :]
+    q_tile = tl.load(q_places, mask=inside, other=0.0)
+    arrays = (
+        k + kv_head * strides[0][2],
+        v + kv_head * strides[1][2],
+        table + sequence * strides[5],
+    )
+    bounds = (begin, end)
+    acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, -1, S)
+
+    empty = total == 0.0
+    under = tl.where(empty, 1.0, total)
+    rows_out = part.to(tl.int64) * strides[3][0] + sequence * strides[3][1]
+    rows_out = rows_out + token.to(tl.int64) * strides[3][2] + head * strides[3][3]
+    places = out + rows_out[:, None] + elements[None, :]
+    result = tl.where(empty[:, None], 0.0, acc / under[:, None])
+    tl.store(places, result.to(out.dtype.element_ty), mask=inside)
+    if S.lse:
+        rows_lse = part.to(tl.int64) * strides[4][0] + sequence * strides[4][1]
+        rows_lse = rows_lse + token.to(tl.int64) * strides[4][2] + head * strides[4][3]
+        value = tl.where(empty, float("-inf"), (top + tl.log2(under)) * LN2)
+        tl.store(lse + rows_lse, value, mask=live)
+    if S.q_len > 1:
+        if tl.max(tl.max(((acc != acc) & inside).to(tl.int32), 1), 0) > 0:
+            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 0, S)
+            result = tl.where(empty[:, None], 0.0, acc / under[:, None])
+            tl.store(places, result.to(out.dtype.element_ty), mask=inside)
+            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 2, S)
+            endless = tl.where(acc > 0, float("inf"), float("-inf"))
+            tl.store(places, endless.to(out.dtype.element_ty), mask=inside & (acc != 0))
+            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 1, S)
+            tl.store(places, (acc + float("nan")).to(out.dtype.element_ty), mask=inside & (acc != 0))
