@@ -50,6 +50,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "warpfront.cli.doctor:doctor",
     "verify": "warpfront.cli.verify:verify",
     "explain": "warpfront.cli.explain:explain",
+    "profile": "warpfront.cli.profile:profile",
     "cache": "warpfront.cli.cache:app",
 }
 
