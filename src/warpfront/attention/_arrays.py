@@ -7,6 +7,7 @@ imported that the caller does not use. Tensors on a GPU are handed on as they ar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from warpfront.backend.arrays import library_of
 from warpfront.errors import InvalidValueError, NotSupportedError
 
-__all__ = ["Given", "HostView", "empty", "host_view", "host_zeros", "integers", "read", "same_place"]
+__all__ = ["Given", "HostView", "c_ordered", "empty", "host_view", "integers", "read", "same_place"]
 
 BITS = {"float16": np.uint16, "bfloat16": np.uint16, "float32": np.float32}
 
@@ -137,10 +138,20 @@ def host_view(given: Given) -> HostView:
 
 def contiguous_rows(given: Given) -> None:
     """Raise `InvalidValueError` where the last axis has gaps."""
-    if given.strides and given.strides[-1] != 1 and given.shape[-1] > 1:
+    if given.strides and given.strides[-1] != 1 and given.shape[-1] > 1 and 0 not in given.shape:
         raise InvalidValueError(
             f"{given.name}'s last axis must be contiguous (stride 1), got stride {given.strides[-1]}; make a contiguous copy"
         )
+
+
+def c_ordered(given: Given) -> bool:
+    """Tell whether an array is C-ordered without gaps."""
+    if 0 in given.shape:
+        return True
+    expected = [prod(given.shape[axis + 1 :]) for axis in range(len(given.shape))]
+    return all(
+        step == want for n, step, want in zip(given.shape, given.strides, expected, strict=True) if n > 1
+    )
 
 
 def empty(like: Given, shape: tuple[int, ...], dtype: str | None = None) -> Any:
@@ -151,11 +162,6 @@ def empty(like: Given, shape: tuple[int, ...], dtype: str | None = None) -> Any:
         kind = like.owner.dtype if dtype is None else getattr(torch, dtype)
         return torch.empty(shape, dtype=kind, device=like.owner.device)
     return np.empty(shape, like.owner.dtype if dtype is None else dtype)
-
-
-def host_zeros(like: Given) -> bool:
-    """Tell whether an array has no elements."""
-    return 0 in like.shape
 
 
 def integers(name: str, x: Any, what: str) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from warpfront.attention._tile_kernels import (
     FEW,
+    HIDDEN,
     KEYS,
     ROWS,
     accumulate,
@@ -85,7 +86,9 @@ def add_bias(s, bias, at, first, first_row, rows, keys, sizes):
         position, head = (first_row + i) // group, (first_row + i) % group
         base = at + head * sizes[BIAS_H] + position * sizes[BIAS_I] + first * sizes[BIAS_J]
         for j in range(keys):
-            s[j * ROWS + i] += bias[base + j * sizes[BIAS_J]]
+            extra = bias[base + j * sizes[BIAS_J]]
+            # A hidden score may be NaN, which -inf would not cover by addition.
+            s[j * ROWS + i] = extra if extra == HIDDEN else s[j * ROWS + i] + extra
 
 
 @njit(cache=True, nogil=True)

@@ -15,8 +15,8 @@ A thread's scratch is one float32 array that `pieces` cuts into Q (head_dim, ROW
 shrink (e^(m - m')) and a partial sum. ``lo`` and ``hi`` are the keys that each row sees, from ``lo`` up to before ``hi``.
 
 What is hidden never takes part: hidden scores are set to -inf after they are computed, whatever they were, and where a
-tile has hidden scores its values are looked at first; if one of them is not finite, the product is done by a loop
-that skips every weight of 0. A score of -inf counts as hidden.
+tile has hidden scores, values that are not finite are taken out of the product and added apart, to rows whose weight of
+them is not 0. So hidden keys and values change no bit. A score of -inf counts as hidden.
 
 Literature: M. Milakov, N. Gimelshein, Online normalizer calculation for softmax (2018); T. Dao et al., FlashAttention
 (2022); T. Dao, FlashAttention-2 (2023).
@@ -210,8 +210,22 @@ def all_finite(x, count):
 
 
 @njit(cache=True, nogil=True)
-def add_carefully(o, s, v, keys, rows, d):
-    """``O += P^T V`` without touching a value whose weight is 0."""
+def set_aside(v, s, o, keys, rows, d):
+    """Take what is not finite out of V, and add it to the rows whose weight of it is not 0."""
+    for j in range(keys):
+        value = view(v, j * d, d)
+        for c in range(d):
+            if value[c] - value[c] != ZERO:
+                for i in range(rows):
+                    p = s[j * ROWS + i]
+                    if p != ZERO:
+                        o[i * d + c] += p * value[c]
+                value[c] = ZERO
+
+
+@njit(cache=True, nogil=True)
+def add_few(o, s, v, keys, rows, d):
+    """``O += P^T V`` by plain loops; a value whose weight is 0 is not touched."""
     for i in range(rows):
         mine = view(o, i * d, d)
         for j in range(keys):
@@ -260,9 +274,11 @@ def accumulate(parts, keys, rows, d, some_hidden, gemm):
     v, s, o, shrink = parts[2], parts[3], parts[4], parts[8]
     if weigh(s, parts[5], parts[6], parts[7], shrink, parts[9], keys, -(-rows // LANES) * LANES):
         shrink_output(o, shrink, rows, d)
-    if rows <= FEW or (some_hidden and not all_finite(v, keys * d)):
-        add_carefully(o, s, v, keys, rows, d)
+    if rows <= FEW:
+        add_few(o, s, v, keys, rows, d)
     else:
+        if some_hidden and not all_finite(v, keys * d):
+            set_aside(v, s, o, keys, rows, d)
         sgemm_nt(gemm, d, rows, keys, address(v, 0), d, address(s, 0), ROWS, address(o, 0), d)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from warpfront.attention import _host, _options
-from warpfront.attention._arrays import Given, empty, host_view, read, same_place
+from warpfront.attention._arrays import Given, c_ordered, empty, host_view, read, same_place
 from warpfront.attention._cache_checks import check_ids
 from warpfront.attention._problem import DecodeProblem
 from warpfront.attention.cache import PagedKVCache
@@ -144,10 +143,7 @@ def _target(q: Given, out: Any) -> Given:
         return read("out", empty(q, q.shape))
     target = read("out", out)
     same_place(q, target)
-    expected = [prod(q.shape[axis + 1 :]) for axis in range(len(q.shape))]
-    if target.shape != q.shape or any(
-        step != want for n, step, want in zip(target.shape, target.strides, expected, strict=True) if n > 1
-    ):
+    if target.shape != q.shape or not c_ordered(target):
         raise InvalidValueError(
             f"out must be C-ordered and have the shape of q, {q.shape}, got {target.shape}"
         )
@@ -186,17 +182,17 @@ def _on_device(
 ) -> None:
     import torch
 
-    from warpfront.attention import _triton_decode
+    from warpfront.attention._decode_host import run_decode
 
-    table, lengths = (torch.from_numpy(x).to(q.owner.device) for x in pages)
-    _triton_decode.run_decode(
-        problem,
-        q.owner.reshape(shape),
-        cache.k_pages,
-        cache.v_pages,
-        table,
-        lengths,
-        target.owner.view(shape),
-        lse,
-        None,
-    )
+    device = q.owner.device
+    table, lengths = (torch.from_numpy(x).to(device) for x in pages)
+    room = None
+    if problem.max_parts > 1:
+        room = tuple(
+            torch.empty(size, dtype=torch.float32, device=device) for size in problem.workspace_shapes
+        )
+    queries = q.owner if q.owner.ndim == 4 else q.owner.unsqueeze(1)
+    # The kernel's LSE is (batch, heads, tokens).
+    turned = None if lse is None else lse.transpose(1, 2)
+    storage = (cache.k_pages, cache.v_pages)
+    run_decode(problem, queries, *storage, table, lengths, target.owner.view(shape), turned, room)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpfront.attention import _host
-from warpfront.attention._arrays import BITS, Given, empty, host_view, read
+from warpfront.attention._arrays import BITS, Given, c_ordered, empty, host_view, read
 from warpfront.errors import InvalidValueError
 
 __all__ = ["merge_states"]
@@ -48,10 +48,13 @@ def merge_states(outputs: Any, lses: Any) -> tuple[Any, Any]:
     out, lse = empty(given, given.shape[1:]), empty(weights, given.shape[1:-1])
     rows, head_dim = prod(given.shape[1:-1]), given.shape[-1]
     if given.on_device:
-        from warpfront.attention import _triton_decode
+        from warpfront.attention._decode_host import run_merge
 
-        flat = outputs.reshape(given.shape[0], rows, head_dim), lses.reshape(given.shape[0], rows)
-        _triton_decode.run_merge(*flat, out.view(rows, head_dim), lse.view(rows))
+        parts = given.shape[0]
+        if rows and head_dim:
+            # The kernel's axes are (parts, sequence, token, head) for outputs, (parts, sequence, head, token) for LSEs.
+            states = outputs.view(parts, 1, 1, rows, head_dim), lses.view(parts, 1, rows, 1)
+            run_merge(*states, out.view(1, 1, rows, head_dim), lse.view(1, rows, 1))
         return out, lse
     if rows and head_dim:
         kind = _host.KIND[given.dtype]
@@ -75,6 +78,5 @@ def _check(outputs: Given, lses: Given) -> None:
     if outputs.shape[0] == 0:
         raise InvalidValueError("there must be at least one part")
     for x in (outputs, lses):
-        expected = [prod(x.shape[axis + 1 :]) for axis in range(len(x.shape))]
-        if any(step != want for n, step, want in zip(x.shape, x.strides, expected, strict=True) if n > 1):
+        if not c_ordered(x):
             raise InvalidValueError(f"{x.name} must be C-ordered; make a contiguous copy")

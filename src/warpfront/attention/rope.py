@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.attention._arrays import Given, empty, host_view, integers, read
+from warpfront.attention._arrays import Given, c_ordered, empty, host_view, integers, read
 from warpfront.attention._host import KIND
 from warpfront.attention._problem import check_dtype, check_rotary_dim
 from warpfront.errors import InvalidValueError
@@ -183,7 +183,8 @@ def apply_rope(x: Any, positions: Any, rope: Any, *, out: Any = None) -> Any:
             f"out must be like x, {given.dtype} {given.shape}, got {target.dtype} {target.shape}"
         )
     for array in (given, target):
-        _need_c_order(array)
+        if not c_ordered(array):
+            raise InvalidValueError(f"{array.name} must be C-ordered; make a contiguous copy")
     places = np.asarray(positions.cpu() if hasattr(positions, "cpu") else positions)
     if places.shape != given.shape[:-2]:
         raise InvalidValueError(
@@ -221,9 +222,3 @@ def _rotate_on_device(
     _triton_cache.rotate(
         given.owner.view(shape), places, *tables, rotation.interleaved, target.owner.view(shape)
     )
-
-
-def _need_c_order(x: Given) -> None:
-    expected = [prod(x.shape[axis + 1 :]) for axis in range(len(x.shape))]
-    if any(step != want for n, step, want in zip(x.shape, x.strides, expected, strict=True) if n > 1):
-        raise InvalidValueError(f"{x.name} must be C-ordered; make a contiguous copy")

@@ -22,6 +22,7 @@ CASES = Path(__file__).with_name("cases.toml")
 
 # Benchmark -> what it measures, its table in cases.toml, and its module here.
 SUITES: dict[str, tuple[str, str, str]] = {
+    "attention_cpu": ("attention beside PyTorch's and NumPy's", "attention_cpu", "attention_cpu"),
     "batched_cpu": ("many tiny systems beside NumPy", "batched_cpu", "batched_cpu"),
     "bfs_cpu": ("breadth-first search beside SciPy, igraph, NetworKit and networkx", "bfs_cpu", "bfs_cpu"),
     "ceilings_cpu": ("what bounds the others: a copy, a matrix product", "ceilings_cpu", "ceilings_cpu"),
