@@ -17,7 +17,8 @@ BARRIER = re.compile(r"__syncwarp\(\)")
 KERNELS = {
     "cholesky.cu": ("cholesky", "warp"),
     "cholesky_packed.cu": ("cholesky", "packed"),
-    "lu.cu": ("lu", "packed"),
+    "lu.cu": ("lu", "warp"),
+    "lu_packed.cu": ("lu", "packed"),
 }
 
 

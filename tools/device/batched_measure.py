@@ -45,38 +45,32 @@ COUNTERS = {
 }
 
 
-def lanes_for(method, n):
+def lanes_for(n):
     """Lanes to a system that are tried; the warp kernel's 32 among them."""
-    if method == "cholesky":
-        return [4, 8, 16, 32] if n <= 16 else [8, 16, 32]
-    least = {4: 2, 8: 2, 12: 4, 16: 4}.get(n, 8)
-    return [lanes for lanes in (2, 4, 8, 16, 32) if lanes >= least]
+    return [4, 8, 16, 32] if n <= 16 else [8, 16, 32]
 
 
-def residents_for(method, lanes, n, nrhs, dtype):
-    if method == "cholesky" and lanes < 32:
-        if dtype == "float64":
-            return {16: (1, 12, 16), 8: (1, 8)}.get(lanes, (1,)) if n == 32 else (1,)
-        return {32: {16: (1, 20, 24), 8: (1, 8, 12, 16)}, 16: {4: (1, 12, 16), 8: (1, 20, 24)}}.get(
-            n, {}
-        ).get(lanes, (1,))
-    if dtype == "float64" or (n, nrhs) not in SWEEP or n == 8:
+def residents_for(method, lanes, n, dtype):
+    """Blocks to fit a multiprocessor that are tried."""
+    if lanes == 32 or n not in (16, 32):
         return (1,)
+    if dtype == "float64":
+        return {16: (1, 12), 8: (1, 8)}.get(lanes, (1,)) if n == 32 else (1,)
     if n == 16:
-        return (1, 32) if lanes in (8, 32) else (1,)
-    return {32: (1, 28), 16: (1, 20), 8: (1,)}[lanes]
+        return {4: (1, 12, 16), 8: (1, 20, 24)}.get(lanes, (1,))
+    return {16: (1, 16, 20), 8: (1, 8, 12) if method == "lu" else (1, 8, 12, 16)}[lanes]
 
 
-def stages_for(method, lanes, n, dtype):
+def stages_for(method, lanes, n):
     return (8, 4) if method == "cholesky" and n >= 16 and 8 <= lanes < 32 else (None,)
 
 
 def variants(method, n, nrhs, dtype):
     """Yield (name, plan) of everything that is timed for one problem."""
     problem = plans.BatchedProblem(method, n, nrhs, BATCH, dtype)
-    for lanes in lanes_for(method, n):
-        for resident in residents_for(method, lanes, n, nrhs, dtype):
-            for stage in stages_for(method, lanes, n, dtype):
+    for lanes in lanes_for(n):
+        for resident in residents_for(method, lanes, n, dtype):
+            for stage in stages_for(method, lanes, n):
                 variant = "warp" if lanes == 32 else "packed"
                 chosen = {"lanes": None if lanes == 32 else lanes, "resident": resident, "stage": stage}
                 try:

@@ -6,7 +6,7 @@
 |---|---|---|
 | ``serial`` | ``cholesky_serial``, ``lu_serial`` (baseline.cu) | 32 systems, a thread each, in global memory |
 | ``warp`` | ``cholesky_warp``, ``lu_warp`` with 32 lanes a system | one system |
-| ``packed`` | ``cholesky_packed``; ``lu_warp`` with fewer lanes a system | 32 / lanes systems |
+| ``packed`` | ``cholesky_packed``, ``lu_packed`` | 32 / lanes systems |
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ PACKED_LANES = {
 RESIDENT = {
     ("cholesky", 4, 8, True): (29, 32, 12),
     ("cholesky", 4, 8, False): (29, 32, 12),
-    ("lu", 4, 16, True): (25, 32, 20),
-    ("lu", 4, 8, True): (9, 16, 32),
+    ("lu", 4, 16, True): (25, 32, 16),
+    ("lu", 4, 16, False): (25, 32, 16),
 }
 
 
@@ -168,7 +168,7 @@ class Layout:
 
 
 @lru_cache(maxsize=4096)
-def packed_layout(n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
+def packed_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
     """Return how a packed kernel lays out its shared memory.
 
     Rows are whole 16-byte chunks at a pitch of an odd number of chunks, or of a multiple of eight whose chunks
@@ -188,10 +188,15 @@ def packed_layout(n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
     stride = min(range(n * pitch, n * pitch + banks, chunk), key=crowd)
     long = max(chunks * chunk, -(-(-(-n // lanes) * lanes) // chunk) * chunk)
     right = n * nrhs + (lanes if nrhs > 1 and n * nrhs % 32 == 0 else 0)
-    parts = [systems * stride, systems * 2 * (long + chunk), systems * right if nrhs else 1, systems * n]
+    lines = 2 if method == "cholesky" else 4
+    parts = [systems * stride, systems * lines * (long + chunk), systems * right if nrhs else 1, systems * n]
+    sizes = [part * itemsize for part in parts]
+    if method == "lu":
+        sizes += [systems * itemsize, systems * n * 4, systems * n * 4 if nrhs > 1 else 4]
     total = 0
-    for part in parts:
-        total = -(-total // 16) * 16 + part * itemsize
+    for k, size in enumerate(sizes):
+        alignment = 16 if k < 3 else itemsize if k < 5 else 4
+        total = -(-total // alignment) * alignment + size
     return Layout(pitch, stride, total)
 
 
@@ -326,10 +331,10 @@ def _warp(
     systems = WARP // lanes
     aligned = "true" if p.aligned else "false"
     blocks = resident or resident_blocks(p.method, p.n, p.nrhs, itemsize, lanes)
-    if variant == "packed" and p.method == "cholesky":
-        layout = packed_layout(p.n, p.nrhs, itemsize, lanes)
+    if variant == "packed":
+        layout = packed_layout(p.method, p.n, p.nrhs, itemsize, lanes)
         tail = f"{aligned}, {blocks}, {stage or min(lanes, 8)}"
-        name = "cholesky_packed"
+        name = f"{p.method}_packed"
     else:
         stride = system_stride(p.n, lanes, itemsize)
         layout = Layout(p.n | 1, stride, shared_bytes(p.method, p.n, p.nrhs, itemsize, lanes))

@@ -281,17 +281,6 @@ WF_DEVICE int cholesky_again(const T* a, const T* b, bool here, T* low, T* x, in
   return first != kNone ? first : good ? kOk : kNonFiniteIntermediate;
 }
 
-// Zeros for a system that failed.
-template <typename K, typename T>
-WF_DEVICE void cholesky_clear(T* a, T* b, int g) {
-  WF_UNROLL_N(1)
-  for (int i = g; i < K::kN; i += K::kG)
-    WF_UNROLL_N(1)
-    for (int c = 0; c < K::kWhole; c += K::kChunk) store16(a + K::at(i, c), zero16());
-  WF_UNROLL_N(1)
-  for (int e = g; e < K::kN * K::kR; e += K::kG) b[e] = T(0);
-}
-
 }  // namespace wf
 
 template <typename T, int N, int R, int G, int P, int S, bool Vec, int Blocks, int Stage>
@@ -334,9 +323,9 @@ __global__ void __launch_bounds__(32, Blocks)
     code = code == kOk ? verdict : code;
   }
   __syncwarp();
-  if (code != kOk) cholesky_clear<K>(mine, mine_right, g);
+  if (code != kOk) clear_system<K>(mine, mine_right, g);
   __syncwarp();
-  store_matrices<K, Vec, true>(factor + first * (N * N), matrix, present);
+  store_matrices<K, Vec, true, T>(factor + first * (N * N), matrix, nullptr, present);
   store_right<K, Vec>(solution + first * (N * R), right, present);
   if (g == 0 && system < present) status[first + system] = code;
 }

@@ -81,6 +81,16 @@ WF_DEVICE float near_root(float p) {
 #endif
 }
 
+WF_DEVICE float near_reciprocal(float d) {
+#ifdef WARPFRONT_SIMT
+  return 1.0f / d;
+#else
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return r;
+#endif
+}
+
 // What may have left the range in which the short forms equal IEEE's.
 template <typename T>
 struct doubt {
@@ -110,6 +120,21 @@ WF_DEVICE void root_and_reciprocal(float p, float& d, float& v, doubt<float>& do
 WF_DEVICE void root_and_reciprocal(double p, double& d, double& v, doubt<double>& doubts) {
   d = root(p);
   v = reciprocal_of(d);
+  doubts.odd = doubts.odd || v != v;
+}
+
+// size = |d|, v = 1 / |d|: Newton's iteration from an approximate reciprocal, likewise.
+WF_DEVICE void reciprocal(float d, float& size, float& v, doubt<float>& doubts) {
+  size = fabsf(d);
+  const u32 u = __float_as_uint(size);
+  const float y = near_reciprocal(size), z = fused(fused(-size, y, 1.0f), y, y);
+  v = fused(fused(-size, z, 1.0f), z, z);
+  doubts.most = max_of(doubts.most, u - (47u << 23));
+  doubts.odd = doubts.odd || (u & 0x7fffffu) == 0x7fffffu;
+}
+WF_DEVICE void reciprocal(double d, double& size, double& v, doubt<double>& doubts) {
+  size = fabs(d);
+  v = reciprocal_of(size);
   doubts.odd = doubts.odd || v != v;
 }
 
@@ -206,39 +231,66 @@ WF_DEVICE void store_right(T* dst, const T* right, int present) {
   }
 }
 
-// The block's matrices from shared to global memory; with Lower, zeros above the diagonal (within a chunk on the
-// diagonal they are in shared memory already).
+// Elements of a row on their way out: zeros above the diagonal (within a chunk on the diagonal they are in shared memory
+// already), or the upper triangle multiplied.
+template <typename T, int V>
+WF_DEVICE void read_lower(const T* from, int row, int column, T (&x)[V]) {
+  WF_UNROLL
+  for (int q = 0; q < V; ++q) x[q] = T(0);
+  if (column > row) return;
+  if constexpr (V > 1) unpack(load16(from), x);
+  else x[0] = from[0];
+}
+template <typename T, int V>
+WF_DEVICE void read_scaled(const T* from, int row, int column, T factor, T (&x)[V]) {
+  if constexpr (V > 1) unpack(load16(from), x);
+  else x[0] = from[0];
+  WF_UNROLL
+  for (int q = 0; q < V; ++q) x[q] = mul(x[q], column + q >= row ? factor : T(1));
+}
+
+// The block's matrices from shared to global memory; `factors`, one to a system, for upper triangles to be multiplied, or
+// Lower.
 template <typename K, bool Vec, bool Lower, typename T>
-WF_DEVICE void store_matrices(T* dst, const T* matrix, int present) {
+WF_DEVICE void store_matrices(T* dst, const T* matrix, const T* factors, int present) {
   typedef passes<K> L;
-  constexpr int N = K::kN, V = K::kChunk;
+  constexpr int N = K::kN, V = Vec && K::kAligned ? K::kChunk : 1;
   const int lane = static_cast<int>(threadIdx.x);
   if constexpr (Vec && L::kWhole) {
     WF_UNROLL_N(1)
     for (int s = 0; s < present; ++s) {
+      const T factor = Lower ? T(1) : factors[s];
       WF_UNROLL
       for (int i = 0; i < L::kTimes; ++i) {
         const int row = L::row(i, lane), column = L::column(lane);
-        vec16 w = zero16();
-        if (!Lower || column <= row) w = load16(matrix + s * K::kS + K::at(row, column));
-        store16_stream(dst + s * N * N + i * kWarp * V + lane * V, w);
+        T x[V];
+        if constexpr (Lower) read_lower(matrix + s * K::kS + K::at(row, column), row, column, x);
+        else read_scaled(matrix + s * K::kS + K::at(row, column), row, column, factor, x);
+        store16_stream(dst + s * N * N + i * kWarp * V + lane * V, packed(x));
       }
-    }
-  } else if constexpr (Vec && K::kAligned) {
-    WF_UNROLL_N(4)
-    for (int e = lane * V; e < present * N * N; e += kWarp * V) {
-      const int row = e % (N * N) / N, column = e % N;
-      vec16 w = zero16();
-      if (!Lower || column <= row) w = load16(matrix + e / (N * N) * K::kS + K::at(row, column));
-      store16_stream(dst + e, w);
     }
   } else {
     WF_UNROLL_N(4)
-    for (int e = lane; e < present * N * N; e += kWarp) {
-      const int row = e % (N * N) / N, column = e % N;
-      dst[e] = !Lower || column <= row ? matrix[e / (N * N) * K::kS + K::at(row, column)] : T(0);
+    for (int e = lane * V; e < present * N * N; e += kWarp * V) {
+      const int s = e / (N * N), row = e % (N * N) / N, column = e % N;
+      T x[V];
+      if constexpr (Lower) read_lower(matrix + s * K::kS + K::at(row, column), row, column, x);
+      else read_scaled(matrix + s * K::kS + K::at(row, column), row, column, factors[s], x);
+      if constexpr (V > 1) store16_stream(dst + e, packed(x));
+      else dst[e] = x[0];
     }
   }
+}
+
+// Zeros for a system that failed.
+template <typename K, typename T>
+WF_DEVICE void clear_system(T* a, T* right, int g) {
+  WF_UNROLL_N(1)
+  for (int i = g; i < K::kN; i += K::kG)
+    WF_UNROLL_N(1)
+    for (int c = 0; c < K::kWhole; c += K::kChunk) store16(a + K::at(i, c), zero16());
+  WF_UNROLL_N(1)
+  for (int e = g; e < K::kN * K::kR; e += K::kG) right[e] = T(0);
 }
 
 }  // namespace wf

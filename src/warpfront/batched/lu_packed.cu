@@ -1,0 +1,455 @@
+// LU solve of many tiny systems with partial pivoting, P A = L U: one warp to a block, 32 / G systems to a warp.
+//
+// A lane owns the rows at positions g, g + G, ... of one system in registers, columns from the block in work on. Rows are
+// exchanged: the lane that has the pivot publishes its row in a line, the lane whose place the pivot takes hands its own over
+// in another. So rows retire in order, updates need no test, a
+// register of a row always has the same column, and U lies where the sweeps want it. The pivot's row is read back as 16-byte
+// broadcasts: one serves N / G rows of every system. Columns go four at a time (two in float64): the last of them
+// shifts the registers, so a loop over such blocks has constant registers. The matrix is first scaled by a power of two that
+// brings its largest |entry| near 1 (exact; 1 / largest would overflow below 2.94e-39); U is scaled back on its way out.
+//
+// Shared layout: `matrix` as in packed.cuh; `right` N x R; `line` pivot's and displaced row, two of each; `inverses` 1 / |diagonal of U|;
+// `pivots` where row k went; `order` which row of b has come to a position (several right-hand sides; a single one travels
+// with its row).
+//
+// Barriers (of the warp), each after the writes it publishes: copies -> check; check (rows of lanes that repeat one) ->
+// factor; pivot's and displaced row -> their use (with two lines this also separates a line's last read from the write two
+// steps later; rows of L are exchanged after it, so after the stores of their block); factor -> sweeps; right-hand sides
+// read (in their order) -> solutions; sweep -> the plain way or zeros for a failed system -> write-out. In the plain way: copies
+// -> search; search -> exchange -> update -> next.
+//
+// Literature: Golub and Van Loan, Matrix Computations, 4th ed., algorithm 3.4.1 (outer products, partial pivoting);
+// Markstein, "Computation of elementary functions on the IBM RISC System/6000" (1990), for quotients corrected by their
+// remainder; Abdelfattah et al., "Batched one-sided factorizations of tiny matrices using GPUs" (2018).
+#include "packed.cuh"
+
+namespace wf {
+
+template <typename K, typename T>
+struct rows {
+  T r[K::kRows][K::kWhole];
+  T b[K::kRows];
+  T scale, inverse;
+  doubt<T> doubts;
+};
+
+// What a system has in shared memory.
+template <typename T>
+struct places {
+  T *a, *right, *inverse, *lines;
+  int *pivots, *order;
+};
+
+// Status of the input; rows scaled, zeros in the place of rows and columns beyond the matrix.
+template <typename K, typename T>
+WF_DEVICE int lu_input(rows<K, T>& h, const places<T>& s, int g) {
+  constexpr int V = K::kChunk;
+  T largest = T(0), poison = T(0);
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m) {
+    const int i = m * K::kG + g;
+    const bool inside = K::kN % K::kG == 0 || i < K::kN;
+    WF_UNROLL
+    for (int first = 0; first < K::kWhole; first += V) {
+      T w[V];
+      if constexpr (K::kAligned) unpack(load16(s.a + K::at(inside ? i : 0, first)), w);
+      WF_UNROLL
+      for (int q = 0; q < V; ++q) {
+        const int c = first + q;
+        T x = T(0);
+        if (c < K::kN) x = K::kAligned ? w[q] : s.a[K::at(inside ? i : 0, c)];
+        largest = nan_larger(largest, size_of(x));
+        h.r[m][c] = inside ? x : T(0);
+      }
+    }
+    h.b[m] = T(0);
+    if (K::kCarried && inside) h.b[m] = s.right[i];
+    poison = poisoned(poison, h.b[m]);
+  }
+  if constexpr (K::kR > 1) {
+    WF_UNROLL_N(4)
+    for (int e = g; e < K::kN * K::kR; e += K::kG) poison = poisoned(poison, s.right[e]);
+    WF_UNROLL
+    for (int m = 0; m < K::kRows; ++m)
+      if (m * K::kG + g < K::kN) s.order[m * K::kG + g] = m * K::kG + g;
+  }
+  largest = group_nan_max<K::kG>(poison == T(0) ? largest : infinity_of(T(0)));
+  const int code = is_finite(largest) ? kOk : kNonFiniteInput;
+  power_scale(code == kOk ? largest : T(0), h.scale, h.inverse);
+  h.doubts = no_doubt<T>();
+  h.doubts.odd = !is_moderate(largest);
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m)
+    WF_UNROLL
+    for (int c = 0; c < K::kWhole; ++c) h.r[m][c] = mul(h.r[m][c], h.scale);
+  return code;
+}
+
+// The position, from k on, of the greatest |column q|; of equal ones the lowest. All lanes.
+template <typename K, int Owner, int Q, typename T>
+WF_DEVICE int lu_search(rows<K, T>& h, int k, int g) {
+  T best = T(-1);
+  int at = k;
+  WF_UNROLL
+  for (int m = Owner; m < K::kRows; ++m) {
+    const int i = m * K::kG + g;
+    T v = size_of(h.r[m][Q]);
+    if (m == Owner) v = i >= k ? v : T(-1);
+    if (K::kN % K::kG != 0 && m == K::kRows - 1) v = i < K::kN ? v : T(-1);
+    const bool wins = v > best;
+    best = wins ? v : best;
+    at = wins ? i : at;
+  }
+  const T found = group_max<K::kG>(best);
+  h.doubts.odd = h.doubts.odd || !(found > T(0));
+  return group_min<K::kG>(best == found ? at : kNone);
+}
+
+// Columns of a row from the block's first on, to a line; a carried right-hand side behind them.
+template <typename K, int Wide, typename T>
+WF_DEVICE void lu_write(const T (&r)[K::kWhole], T b, T* line) {
+  constexpr int V = K::kChunk;
+  WF_UNROLL
+  for (int first = 0; first < Wide; first += V) {
+    T w[V];
+    WF_UNROLL
+    for (int q = 0; q < V; ++q) w[q] = r[first + q];
+    store16(line + first, packed(w));
+  }
+  if constexpr (K::kCarried) line[K::kLong] = b;
+}
+
+// The pivot's row to a line, and to place k; the row that was there by way of another line to the pivot's place. Barrier
+// within. Returns the pivot's line.
+template <typename K, int From, typename T>
+WF_DEVICE const T* lu_exchange(rows<K, T>& h, const places<T>& s, int j, int k, int p, int g) {
+  constexpr int V = K::kChunk, kOwner = From / K::kG, kWide = K::kWhole - From;
+  T* const line = s.lines + k % 2 * 2 * K::kLine;
+  T* const other = line + K::kLine;
+  WF_UNROLL
+  for (int m = kOwner; m < K::kRows; ++m)
+    if (p == m * K::kG + g) lu_write<K, kWide>(h.r[m], h.b[m], line);
+  if (p != k && g == k % K::kG) lu_write<K, kWide>(h.r[kOwner], h.b[kOwner], other);
+  if (g == 0) {
+    s.pivots[k] = p;
+    if constexpr (K::kR > 1) {
+      const int from = s.order[k];
+      s.order[k] = s.order[p];
+      s.order[p] = from;
+    }
+  }
+  __syncwarp();
+  WF_UNROLL
+  for (int first = 0; first < kWide; first += K::kG * V) {
+    const int c = first + g * V;
+    if (j + c < K::kWhole) store16(s.a + K::at(k, j + c), load16(line + c));
+  }
+  if (p == k) return line;
+  WF_UNROLL
+  for (int m = kOwner; m < K::kRows; ++m)
+    if (p == m * K::kG + g) {
+      WF_UNROLL
+      for (int first = 0; first < kWide; first += V) {
+        T w[V];
+        unpack(load16(other + first), w);
+        WF_UNROLL
+        for (int q = 0; q < V; ++q) h.r[m][first + q] = w[q];
+      }
+      if constexpr (K::kCarried) h.b[m] = other[K::kLong];
+    }
+  WF_UNROLL_N(1)
+  for (int c = g * V; c < j; c += K::kG * V) {
+    const vec16 up = load16(s.a + K::at(k, c)), low = load16(s.a + K::at(p, c));
+    store16(s.a + K::at(k, c), low);
+    store16(s.a + K::at(p, c), up);
+  }
+  return line;
+}
+
+// Column k = j + Q of the block that begins with column j.
+template <typename K, int From, int Q, typename T>
+WF_DEVICE void lu_step(rows<K, T>& h, const places<T>& s, int j, int g) {
+  constexpr int V = K::kChunk, kOwner = From / K::kG, kWide = K::kWhole - From;
+  const int k = j + Q, p = lu_search<K, kOwner, Q>(h, k, g);
+  const T* const line = lu_exchange<K, From>(h, s, j, k, p, g);
+  T w[V], size, v, l[K::kRows];
+  unpack(load16(line), w);
+  reciprocal(w[Q], size, v, h.doubts);
+  const T sign = w[Q] < T(0) ? T(-1) : T(1);
+  const bool under = g > k % K::kG;
+  if (g == k % K::kG) s.inverse[k] = v;
+  WF_UNROLL
+  for (int m = kOwner; m < K::kRows; ++m) {
+    l[m] = mul(over(m > kOwner || under ? h.r[m][Q] : T(0), size, v, h.doubts), sign);
+    h.r[m][Q] = l[m];
+  }
+  if constexpr (K::kCarried) {
+    const T y = line[K::kLong];
+    WF_UNROLL
+    for (int m = kOwner; m < K::kRows; ++m)
+      if (m > kOwner || under) h.b[m] = sub(h.b[m], mul(l[m], y));
+      else if (g == k % K::kG) h.b[m] = y;
+  }
+  WF_UNROLL
+  for (int q = Q + 1; q < V; ++q)
+    WF_UNROLL
+    for (int m = kOwner; m < K::kRows; ++m) h.r[m][q] = sub(h.r[m][q], mul(l[m], w[q]));
+  constexpr bool kShift = Q == V - 1;
+  if constexpr (kShift) {
+    WF_UNROLL
+    for (int m = kOwner; m < K::kRows; ++m) {
+      T done[V];
+      WF_UNROLL
+      for (int q = 0; q < V; ++q) done[q] = h.r[m][q];
+      const bool inside = K::kN % K::kG == 0 || m * K::kG + g < K::kN;
+      if ((m > kOwner || under) && inside) store16(s.a + K::at(m * K::kG + g, j), packed(done));
+    }
+  }
+  WF_UNROLL
+  for (int first = V; first < kWide; first += V) {
+    unpack(load16(line + first), w);
+    WF_UNROLL
+    for (int q = 0; q < V; ++q)
+      WF_UNROLL
+      for (int m = kOwner; m < K::kRows; ++m)
+        h.r[m][kShift ? first + q - V : first + q] = sub(h.r[m][first + q], mul(l[m], w[q]));
+  }
+}
+
+template <typename K, int From, int Q, typename T>
+WF_DEVICE void lu_steps(rows<K, T>& h, const places<T>& s, int j, int g) {
+  if constexpr (Q < K::kChunk) {
+    if (K::kAligned || j + Q < K::kN) lu_step<K, From, Q>(h, s, j, g);
+    lu_steps<K, From, Q + 1>(h, s, j, g);
+  }
+}
+
+template <typename K, int From, typename T>
+WF_DEVICE void lu_factor(rows<K, T>& h, const places<T>& s, int g) {
+  constexpr int kTo = From + K::kStage < K::kN ? From + K::kStage : K::kN;
+  WF_UNROLL_N(1)
+  for (int j = From; j < kTo; j += K::kChunk) lu_steps<K, From, 0>(h, s, j, g);
+  if constexpr (From + K::kStage < K::kN) lu_factor<K, From + K::kStage>(h, s, g);
+}
+
+// The second sweep of a right-hand side that travelled with its rows. Columns from block Block * kChunk down; a lane reads
+// its own rows of U.
+template <typename K, int Block, typename T>
+WF_DEVICE void lu_back(T (&x)[K::kRows], const T (&size)[K::kRows], const T (&v)[K::kRows], const T (&sign)[K::kRows], const T* a,
+                       int g, doubt<T>& doubts) {
+  constexpr int V = K::kChunk, kFirst = Block * V, kOwner = kFirst / K::kG;
+  T w[K::kRows][V];
+  WF_UNROLL
+  for (int m = 0; m <= kOwner; ++m)
+    unpack(load16(a + K::at(min_of(m * K::kG + g, K::kN - 1), kFirst)), w[m]);
+  WF_UNROLL
+  for (int back = 0; back < V; ++back) {
+    const int k = kFirst + V - 1 - back, sk = k % K::kG;
+    if (k >= K::kN) continue;
+    const T own = mul(over(x[kOwner], size[kOwner], v[kOwner], doubts), sign[kOwner]), t = share<K::kG>(own, sk);
+    x[kOwner] = g == sk ? own : x[kOwner];
+    WF_UNROLL
+    for (int m = 0; m <= kOwner; ++m)
+      if (m < kOwner || g < sk) x[m] = sub(x[m], mul(w[m][V - 1 - back], t));
+  }
+  if constexpr (Block > 0) lu_back<K, Block - 1>(x, size, v, sign, a, g, doubts);
+}
+
+template <typename K, typename T>
+WF_DEVICE void lu_finish(rows<K, T>& h, const places<T>& s, int g) {
+  T size[K::kRows], v[K::kRows], sign[K::kRows];
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m) {
+    const int i = min_of(m * K::kG + g, K::kN - 1);
+    const T d = s.a[K::at(i, i)];
+    size[m] = size_of(d), sign[m] = d < T(0) ? T(-1) : T(1), v[m] = s.inverse[i];
+  }
+  lu_back<K, (K::kN - 1) / K::kChunk>(h.b, size, v, sign, s.a, g, h.doubts);
+  WF_UNROLL
+  for (int m = 0; m < K::kRows; ++m) {
+    if (m * K::kG + g >= K::kN) continue;
+    const T value = mul(h.b[m], h.scale);
+    h.doubts.poison = poisoned(h.doubts.poison, value);
+    s.right[m * K::kG + g] = value;
+  }
+}
+
+// Several right-hand sides: a lane has whole columns. Row of x takes its products in increasing k (down) or decreasing k.
+template <typename K, int Row, typename T>
+WF_DEVICE void lu_down(T (&x)[K::kN], const T* a) {
+  constexpr int V = K::kChunk;
+  WF_UNROLL
+  for (int first = 0; first < Row; first += V) {
+    T w[V];
+    unpack(load16(a + K::at(Row, first)), w);
+    WF_UNROLL
+    for (int q = 0; q < V; ++q)
+      if (first + q < Row) x[Row] = sub(x[Row], mul(w[q], x[first + q]));
+  }
+  if constexpr (Row + 1 < K::kN) lu_down<K, Row + 1>(x, a);
+}
+template <typename K, int Row, typename T>
+WF_DEVICE void lu_up(T (&x)[K::kN], const places<T>& s, doubt<T>& doubts) {
+  constexpr int V = K::kChunk;
+  WF_UNROLL
+  for (int first = (K::kN - 1) / V * V; first >= Row / V * V; first -= V) {
+    T w[V];
+    unpack(load16(s.a + K::at(Row, first)), w);
+    WF_UNROLL
+    for (int back = 0; back < V; ++back) {
+      const int k = first + V - 1 - back;
+      if (k > Row && k < K::kN) x[Row] = sub(x[Row], mul(w[V - 1 - back], x[k]));
+      if (k == Row) x[Row] = mul(over(x[Row], size_of(w[V - 1 - back]), s.inverse[Row], doubts), w[V - 1 - back] < T(0) ? T(-1) : T(1));
+    }
+  }
+  if constexpr (Row > 0) lu_up<K, Row - 1>(x, s, doubts);
+}
+template <typename K, typename T>
+WF_DEVICE void lu_sweeps(rows<K, T>& h, const places<T>& s, int g) {
+  T x[K::kExtra > 0 ? K::kExtra : 1][K::kN];
+  WF_UNROLL
+  for (int e = 0; e < K::kExtra; ++e) {
+    const int c = min_of(e * K::kG + g, K::kR - 1);
+    WF_UNROLL
+    for (int k = 0; k < K::kN; ++k) x[e][k] = s.right[s.order[k] * K::kR + c];
+  }
+  __syncwarp();
+  WF_UNROLL
+  for (int e = 0; e < K::kExtra; ++e) {
+    if constexpr (K::kN > 1) lu_down<K, 1>(x[e], s.a);
+    lu_up<K, K::kN - 1>(x[e], s, h.doubts);
+    WF_UNROLL
+    for (int k = 0; k < K::kN; ++k) {
+      const T value = mul(x[e][k], h.scale);
+      h.doubts.poison = poisoned(h.doubts.poison, value);
+      if (e * K::kG + g < K::kR) s.right[k * K::kR + e * K::kG + g] = value;
+    }
+  }
+}
+
+// The plain way, in rolled loops with IEEE's operations alone: for a warp one of whose systems the short forms cannot
+// vouch for. All 32 lanes; `here`: the system is in the batch and its input is finite. Returns its status.
+template <typename K, typename T>
+WF_DEVICE int lu_again(const T* a, const T* b, bool here, const places<T>& s, int g, T scale, T inverse) {
+  WF_UNROLL_N(1)
+  for (int e = g; e < K::kN * K::kN; e += K::kG) s.a[K::at(e / K::kN, e % K::kN)] = here ? mul(a[e], scale) : T(0);
+  WF_UNROLL_N(1)
+  for (int e = g; e < K::kN * K::kR; e += K::kG) s.right[e] = here ? b[e] : T(0);
+  __syncwarp();
+  int code = kOk;
+  WF_UNROLL_N(1)
+  for (int k = 0; k < K::kN; ++k) {
+    T best = T(-1);
+    int p = k;
+    WF_UNROLL_N(1)
+    for (int i = k; i < K::kN; ++i) {
+      const T v = size_of(s.a[K::at(i, k)]);
+      p = v > best ? i : p;
+      best = v > best ? v : best;
+    }
+    code = code == kOk && best == T(0) ? k + 1 : code;
+    if (g == 0) s.pivots[k] = p;
+    __syncwarp();
+    WF_UNROLL_N(1)
+    for (int c = g; c < K::kN + K::kR; c += K::kG) {
+      T& up = c < K::kN ? s.a[K::at(k, c)] : s.right[k * K::kR + c - K::kN];
+      T& low = c < K::kN ? s.a[K::at(p, c)] : s.right[p * K::kR + c - K::kN];
+      const T held = up;
+      up = low;
+      low = held;
+    }
+    __syncwarp();
+    const T pivot = best == T(0) ? T(1) : s.a[K::at(k, k)];
+    WF_UNROLL_N(1)
+    for (int i = k + 1 + g; i < K::kN; i += K::kG) {
+      const T l = quotient(s.a[K::at(i, k)], pivot);
+      s.a[K::at(i, k)] = l;
+      WF_UNROLL_N(1)
+      for (int c = k + 1; c < K::kN; ++c) s.a[K::at(i, c)] = sub(s.a[K::at(i, c)], mul(l, s.a[K::at(k, c)]));
+    }
+    __syncwarp();
+  }
+  T poison = T(0);
+  WF_UNROLL_N(1)
+  for (int c = g; c < K::kR; c += K::kG) {
+    WF_UNROLL_N(1)
+    for (int step = 0; step < 2 * K::kN; ++step) {
+      const bool down = step < K::kN;
+      const int i = down ? step : 2 * K::kN - 1 - step, count = down ? i : K::kN - 1 - i;
+      T x = s.right[i * K::kR + c];
+      WF_UNROLL_N(1)
+      for (int q = 0; q < count; ++q) {
+        const int k = down ? q : K::kN - 1 - q;
+        x = sub(x, mul(s.a[K::at(i, k)], s.right[k * K::kR + c]));
+      }
+      s.right[i * K::kR + c] = down ? x : quotient(x, s.a[K::at(i, i)]);
+    }
+    WF_UNROLL_N(1)
+    for (int i = 0; i < K::kN; ++i) {
+      const T value = mul(s.right[i * K::kR + c], scale);
+      poison = poisoned(poison, value);
+      s.right[i * K::kR + c] = value;
+    }
+  }
+  WF_UNROLL_N(1)
+  for (int e = g; e < K::kN * K::kN; e += K::kG) {
+    const T x = s.a[K::at(e / K::kN, e % K::kN)];
+    poison = poisoned(poison, e % K::kN >= e / K::kN ? mul(x, inverse) : x);
+  }
+  const bool good = group_min<K::kG>(poison == T(0) ? 1 : 0) != 0;
+  return code != kOk ? code : good ? kOk : kNonFiniteIntermediate;
+}
+
+}  // namespace wf
+
+// As cholesky_packed. `pivots` [batch, N]: row k was exchanged with row pivots[k], both from 0.
+template <typename T, int N, int R, int G, int P, int S, bool Vec, int Blocks, int Stage>
+__global__ void __launch_bounds__(32, Blocks)
+    lu_packed(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ factor, T* __restrict__ solution,
+              int* __restrict__ pivots, int* __restrict__ status, long long batch) {
+  using namespace wf;
+  typedef tile<T, N, R, G, P, S, Stage> K;
+  constexpr int kAll = K::kSystems;
+  __shared__ __align__(16) T matrix[kAll * S];
+  __shared__ __align__(16) T line[kAll * 4 * K::kLine];
+  __shared__ __align__(16) T right[R > 0 ? kAll * K::kRight : 1];
+  __shared__ T inverses[kAll * N], factors[kAll];
+  __shared__ int rows_of[kAll * N], orders[R > 1 ? kAll * N : 1];
+  const i64 first = static_cast<i64>(blockIdx.x) * kAll;
+  if (first >= batch) return;
+  const int present = static_cast<int>(min_of<i64>(kAll, batch - first));
+  const int lane = static_cast<int>(threadIdx.x), g = lane % G, system = lane / G;
+  const places<T> s = {matrix + system * S, right + system * K::kRight, inverses + system * N, line + system * 4 * K::kLine,
+                       rows_of + system * N, orders + (R > 1 ? system * N : 0)};
+  load_matrices<K, Vec>(matrix, a + first * (N * N), present);
+  load_right<K, Vec>(right, b + first * (N * R), present);
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncwarp();
+  rows<K, T> h;
+  int code = lu_input<K>(h, s, g);
+  __syncwarp();
+  lu_factor<K, 0>(h, s, g);
+  __syncwarp();
+  if constexpr (K::kCarried) lu_finish<K>(h, s, g);
+  if constexpr (K::kExtra > 0) lu_sweeps<K>(h, s, g);
+  const bool here = system < present && code == kOk;
+  if (__any_sync(kFullMask, here && !is_sure(h.doubts))) {
+    __syncwarp();
+    const int verdict = lu_again<K>(a + (first + system) * (N * N), b + (first + system) * (N * R), here, s, g, h.scale, h.inverse);
+    code = code == kOk ? verdict : code;
+  }
+  __syncwarp();
+  if (code != kOk) {
+    clear_system<K>(s.a, s.right, g);
+    WF_UNROLL_N(1)
+    for (int k = g; k < N; k += G) s.pivots[k] = -1;
+  }
+  if (g == 0) factors[system] = h.inverse;
+  __syncwarp();
+  store_matrices<K, Vec, false>(factor + first * (N * N), matrix, factors, present);
+  store_right<K, Vec>(solution + first * (N * R), right, present);
+  WF_UNROLL_N(1)
+  for (int e = lane; e < present * N; e += kWarp) pivots[first * N + e] = rows_of[e];
+  if (g == 0 && system < present) status[first + system] = code;
+}
