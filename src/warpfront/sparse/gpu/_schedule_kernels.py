@@ -6,7 +6,7 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["cut_fronts", "gather_below", "levels", "merge_small", "ranges", "subtrees"]
+__all__ = ["cut_fronts", "front_sizes", "gather_below", "levels", "merge_small", "ranges", "subtrees"]
 
 
 @njit(cache=True, nogil=True)
@@ -115,7 +115,7 @@ def merge_small(parent, width, rows, most):
 def cut_fronts(node_ptr, parent, front, most_rows, most_width):
     """Cut fronts of at most ``most_rows`` rows and more than ``most_width`` columns into chains of about equal widths.
 
-    Returns ``(node_ptr, parent, front)`` of the new tree; the children of a cut front hang on its first piece.
+    Returns ``(node_ptr, parent)`` of the new tree; the children of a cut front hang on its first piece.
     """
     count = parent.size
     pieces = np.ones(count, np.int64)
@@ -128,16 +128,37 @@ def cut_fronts(node_ptr, parent, front, most_rows, most_width):
         base[s + 1] = base[s] + pieces[s]
     new_ptr = np.zeros(base[count] + 1, np.int64)
     new_parent = np.full(base[count], -1, np.int64)
-    new_front = np.zeros(base[count], np.int64)
     for s in range(count):
         width = node_ptr[s + 1] - node_ptr[s]
         for k in range(pieces[s]):
             begin = width * k // pieces[s]
             new_ptr[base[s] + k] = node_ptr[s] + begin
-            new_front[base[s] + k] = front[s] - begin
             if k + 1 < pieces[s]:
                 new_parent[base[s] + k] = base[s] + k + 1
             elif parent[s] >= 0:
                 new_parent[base[s] + k] = base[parent[s]]
     new_ptr[base[count]] = node_ptr[count]
-    return new_ptr, new_parent, new_front
+    return new_ptr, new_parent
+
+
+@njit(cache=True, nogil=True)
+def front_sizes(xadj, adj, perm, node_ptr, parent):
+    """Rows of each front: own columns, and the rows below that entries of A bring to it or to a front under it."""
+    count = parent.size
+    inverse, node_of = np.empty(perm.size, np.int64), np.empty(perm.size, np.int64)
+    size = np.empty(count, np.int64)
+    for s in range(count):
+        size[s] = node_ptr[s + 1] - node_ptr[s]
+        for j in range(node_ptr[s], node_ptr[s + 1]):
+            node_of[j] = s
+            inverse[perm[j]] = j
+    mark = np.full(count, -1, np.int64)
+    for i in range(perm.size):
+        mark[node_of[i]] = i
+        for k in range(xadj[perm[i]], xadj[perm[i] + 1]):
+            s = node_of[inverse[adj[k]]]
+            while inverse[adj[k]] < i and mark[s] != i:
+                mark[s] = i
+                size[s] += 1
+                s = parent[s]
+    return size

@@ -45,24 +45,26 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS, most_width: int = 0)
         symbolic.n, plan.node_ptr, parent, into, width, rows
     )
     if cut:
-        node_ptr, node_parent, node_front = kernels.cut_fronts(
-            node_ptr, node_parent, node_front, BLOCK_ROWS, most_width
-        )
-    return _rebuilt(symbolic, order, node_ptr, node_parent, node_front)
+        node_ptr, node_parent = kernels.cut_fronts(node_ptr, node_parent, node_front, BLOCK_ROWS, most_width)
+    return _rebuilt(symbolic, order, node_ptr, node_parent, None if cut else node_front)
 
 
 def _rebuilt(
-    symbolic: Symbolic, order: NDArray[Any], node_ptr: NDArray[Any], node_parent: NDArray[Any], node_front: NDArray[Any]
+    symbolic: Symbolic, order: NDArray[Any], node_ptr: NDArray[Any], node_parent: NDArray[Any],
+    node_front: NDArray[Any] | None,
 ) -> Symbolic:  # fmt: skip
-    """The analysis of another partition into fronts."""
+    """The analysis of another partition into fronts; their sizes are counted where they are not known."""
     from warpfront.sparse.analysis import _schedule_kernels as schedule
     from warpfront.sparse.analysis import _supernode_kernels as supernodes
     from warpfront.sparse.analysis.graph import adjacency
+    from warpfront.sparse.gpu import _schedule_kernels as kernels
 
     pattern, perm = symbolic.pattern, np.ascontiguousarray(symbolic.perm[order])
     general = symbolic.general
     row = pattern.ind if general is None else _row_places(symbolic)
     xadj, adj = adjacency(symbolic.n, pattern.ptr, row)
+    if node_front is None:
+        node_front = kernels.front_sizes(xadj, adj, perm, node_ptr, node_parent)
     front_ptr, front_ind, asm_map = supernodes.front_structures(
         xadj, adj, perm, node_ptr, node_parent, node_front
     )

@@ -71,7 +71,7 @@ WF_DEVICE void forward_columns(const Tree<T>& tree, const Front& f, const Panel<
       T v[R];
       for (int r = 0; r < R; ++r) v[r] = y[r][k0 + rank];
       const T* inverse = panel.at + static_cast<i64>(k0 + rank) * panel.pitch + k0;
-      WF_UNROLL_N(8)
+      WF_UNROLL_N(R == 1 ? 8 : 2)
       for (int c = 0; c < rank; ++c) {
         const T l = inverse[c];
         for (int r = 0; r < R; ++r) v[r] = fma(l, y[r][k0 + c], v[r]);
@@ -83,7 +83,7 @@ WF_DEVICE void forward_columns(const Tree<T>& tree, const Front& f, const Panel<
     for (int i = k0 + size + rank; i < f.rows; i += Threads) {
       T sum[R] = {};
       const T* row = panel.at + static_cast<i64>(k0) * panel.pitch + i;
-      WF_UNROLL_N(8)
+      WF_UNROLL_N(R == 1 ? 8 : 2)
       for (int c = 0; c < size; ++c) {
         const T l = row[static_cast<i64>(c) * panel.pitch];
         for (int r = 0; r < R; ++r) sum[r] = fma(l, t[r][k0 + c], sum[r]);
@@ -204,7 +204,7 @@ WF_DEVICE void backward_columns(const Tree<T>& tree, const Front& f, const Panel
       const T* column = panel.at + static_cast<i64>(k0 + c) * panel.pitch;
       constexpr int kStep = Threads == kWarp ? 1 : kWarp;
       T sum[R] = {};
-      WF_UNROLL_N(4)
+      WF_UNROLL_N(R == 1 ? 4 : 1)
       for (int i = k0 + size + (Threads == kWarp ? 0 : lane); i < f.rows; i += kStep) {
         const T l = column[i];
         for (int r = 0; r < R; ++r) sum[r] = fma(l, t[r][i], sum[r]);
@@ -221,7 +221,7 @@ WF_DEVICE void backward_columns(const Tree<T>& tree, const Front& f, const Panel
       const i64 to = f.first + tree.pivots[2 * (f.first + k0 + rank)];
       const i32 at = tree.perm[to];
       const T* row = panel.at + static_cast<i64>(k0) * panel.pitch + k0 + rank;
-      WF_UNROLL_N(8)
+      WF_UNROLL_N(R == 1 ? 8 : 2)
       for (int c = rank + 1; c < size; ++c) {
         const T l = row[static_cast<i64>(c) * panel.pitch];
         for (int r = 0; r < R; ++r) v[r] = fma(l, y[r][c], v[r]);
