@@ -2,6 +2,7 @@
 
 from warpfront.attention.cache import PagedKVCache
 from warpfront.attention.decode import decode
+from warpfront.attention.explain import explain_prefill
 from warpfront.attention.merge import merge_states
 from warpfront.attention.prefill import prefill
 from warpfront.attention.rope import RotaryEmbedding, apply_rope
@@ -11,6 +12,7 @@ __all__ = [
     "RotaryEmbedding",
     "apply_rope",
     "decode",
+    "explain_prefill",
     "merge_states",
     "prefill",
 ]

@@ -300,8 +300,8 @@ class PagedKVCache:
 
             from warpfront.attention import _triton_cache
 
-            on_device = (torch.from_numpy(x).to(self.k_pages.device) for x in (sources, targets))
-            _triton_cache.copy_pages(*on_device, self.k_pages, self.v_pages)
+            source, target = (torch.from_numpy(x).to(self.k_pages.device) for x in (sources, targets))
+            _triton_cache.copy_pages(source, target, self.k_pages, self.v_pages)
             return
         _host.copy_pages((self.k_pages, self.v_pages), sources, targets)
 
@@ -346,9 +346,9 @@ class PagedKVCache:
             on_device=True,
         )
         tables = (None, None) if rotation is None else device_tables(rotation, device)
-        where = (torch.from_numpy(x).to(device) for x in (slots, positions))
-        tokens = (x.owner.reshape(shape) for x in given)
-        _triton_cache.append_pages(problem, *tokens, *where, *tables, self.k_pages, self.v_pages)
+        slot, position = (torch.from_numpy(x).to(device) for x in (slots, positions))
+        k, v = (x.owner.reshape(shape) for x in given)
+        _triton_cache.append_pages(problem, k, v, slot, position, *tables, self.k_pages, self.v_pages)
 
 
 def _spread(values: NDArray[np.int64], keep: NDArray[np.bool_], filling: int) -> NDArray[np.int64]:

@@ -182,17 +182,9 @@ def _on_device(
 ) -> None:
     import torch
 
-    from warpfront.attention._decode_host import run_decode
+    from warpfront.attention._triton_decode import run_decode
 
-    device = q.owner.device
-    table, lengths = (torch.from_numpy(x).to(device) for x in pages)
-    room = None
-    if problem.max_parts > 1:
-        room = tuple(
-            torch.empty(size, dtype=torch.float32, device=device) for size in problem.workspace_shapes
-        )
+    table, lengths = (torch.from_numpy(x).to(q.owner.device) for x in pages)
     queries = q.owner if q.owner.ndim == 4 else q.owner.unsqueeze(1)
-    # The kernel's LSE is (batch, heads, tokens).
-    turned = None if lse is None else lse.transpose(1, 2)
     storage = (cache.k_pages, cache.v_pages)
-    run_decode(problem, queries, *storage, table, lengths, target.owner.view(shape), turned, room)
+    run_decode(problem, queries, *storage, table, lengths, target.owner.view(shape), lse, None)

@@ -48,13 +48,11 @@ def merge_states(outputs: Any, lses: Any) -> tuple[Any, Any]:
     out, lse = empty(given, given.shape[1:]), empty(weights, given.shape[1:-1])
     rows, head_dim = prod(given.shape[1:-1]), given.shape[-1]
     if given.on_device:
-        from warpfront.attention._decode_host import run_merge
+        from warpfront.attention._triton_decode import run_merge
 
         parts = given.shape[0]
-        if rows and head_dim:
-            # The kernel's axes are (parts, sequence, token, head) for outputs, (parts, sequence, head, token) for LSEs.
-            states = outputs.view(parts, 1, 1, rows, head_dim), lses.view(parts, 1, rows, 1)
-            run_merge(*states, out.view(1, 1, rows, head_dim), lse.view(1, rows, 1))
+        states = outputs.view(parts, rows, head_dim), lses.view(parts, rows)
+        run_merge(*states, out.view(rows, head_dim), lse.view(rows))
         return out, lse
     if rows and head_dim:
         kind = _host.KIND[given.dtype]

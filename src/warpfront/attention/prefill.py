@@ -266,9 +266,11 @@ def _run_on_device(
     import torch
 
     from warpfront.attention import _dispatch
+    from warpfront.attention.explain import need_gpu
 
     if bias is not None and bias.owner.device != given[0].owner.device:
         raise InvalidValueError("bias must be on the same device as q")
+    need_gpu(algorithm)
     path = _dispatch.prefill_path(problem, algorithm)
     marks = cu[1:]
     if cu[0] is not None:

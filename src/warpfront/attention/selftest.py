@@ -20,8 +20,10 @@ from warpfront.errors import InvalidValueError, NotSupportedError
 
 __all__ = ["Shape", "Timed", "bench"]
 
-# Rows of a result that are checked.
-_CHECKED = 4
+# Rows of a result that are checked, and how much more than the room's rule is allowed: it is for whole arrays, and the
+# largest error of a few rows of plain code may be small by chance.
+_CHECKED = 16
+_SLACK = 2.0
 _PAGE = 16
 # Scores that NumPy would have to hold beyond this are not asked of it.
 _NUMPY_LIMIT = 1 << 28
@@ -65,7 +67,7 @@ class Timed:
     rate : float
         Operations (prefill) or bytes (decode) per second, of the median.
     error, allowed : float
-        Largest error of some rows against float64, and twice that of plain code of the same type.
+        Largest error of some rows against float64, and twice what the room's rule allows whole arrays.
     reason : str
         Why it could not run.
     """
@@ -231,8 +233,8 @@ def _time(
         wait()
     except InvalidValueError:
         raise
-    except (RuntimeError, NotSupportedError) as error:
-        return Timed(operation, name, reason=str(error).splitlines()[0])
+    except (RuntimeError, NotSupportedError) as refusal:
+        return Timed(operation, name, reason=str(refusal).splitlines()[0])
     seconds = []
     for _ in range(samples):
         begin = perf_counter()
@@ -256,4 +258,4 @@ def _check(operation: str, out: Any, shape: Shape, given: list[Any]) -> tuple[fl
     seen = _reference.visible(shape.length, shape.length, causal=shape.causal)[rows]
     exact, _ = _reference.attention(last[0][rows], last[1], last[2], seen)
     same = _reference.same_precision(last[0][rows], last[1], last[2], seen, shape.dtype)
-    return float(np.abs(found - exact).max()), _reference.tolerance(exact, same, shape.dtype)
+    return float(np.abs(found - exact).max()), _SLACK * _reference.tolerance(exact, same, shape.dtype)

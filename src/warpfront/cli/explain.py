@@ -16,6 +16,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "bfs": ("_bfs", "VERTICES ARCS"),
     "transpose": ("_transpose", "M N [BATCH]"),
     "edges": ("_edges", "HEIGHT WIDTH [BATCH]"),
+    "prefill": ("_prefill", "BATCH LENGTH HEADS [KV_HEADS [HEAD_DIM]]"),
     "price": ("_price", "none (the precision of paths is --dtype)"),
 }
 
@@ -125,3 +126,14 @@ def _price(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
     if sizes:
         raise InvalidValueError(f"price takes no sizes, got {len(sizes)}")
     return explain_price(device=options["device"], path=options["path"], precision=options["dtype"])
+
+
+def _prefill(sizes: tuple[int, ...], options: dict[str, Any]) -> Any:
+    from warpfront.attention import explain_prefill
+    from warpfront.errors import InvalidValueError
+
+    if not 3 <= len(sizes) <= 5:
+        raise InvalidValueError(f"prefill takes its sizes as {OPERATIONS['prefill'][1]}, got {len(sizes)}")
+    return explain_prefill(
+        *sizes, dtype=options["dtype"], device=options["device"], algorithm=options["path"]
+    )

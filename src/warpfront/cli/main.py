@@ -39,6 +39,7 @@ COMMANDS: dict[str, str] = {
     "price": "warpfront.cli.price:price",
     "edges": "warpfront.cli.edges:edges",
     "bfs": "warpfront.cli.bfs:bfs",
+    "attention": "warpfront.cli.attention:app",
     "batched": "warpfront.cli.batched:app",
     "det": "warpfront.cli.dense:det",
     "inv": "warpfront.cli.dense:inv",

@@ -1,6 +1,7 @@
 """Attention on the CPU beside PyTorch's SDPA and plain NumPy.
 
-What counts as an answer: twice the error of plain NumPy code of the same type against float64 on a few of the rows.
+What counts as an answer: on a few of the rows, twice what the room's rule allows whole arrays (twice the error of plain
+code of the same type, and twice the rounding): the largest error of a few rows of plain code may be small by chance.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from warpfront.bench.suites.generic import Comparison, installed, suite
 __all__ = ["compare", "plain", "run"]
 
 # Rows of the last sequence that are checked.
-_CHECKED = 8
+_CHECKED = 16
 
 
 def plain(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], *, causal: bool) -> NDArray[np.float32]:
@@ -35,8 +36,9 @@ def plain(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], *, causal: bool) ->
     return np.asarray((s @ v).transpose(0, 2, 1, 3))
 
 
-def _judge(q: Any, k: Any, v: Any, out: Any, *, causal: bool) -> Verdict:
+def _judge(arrays: tuple[Any, Any, Any], out: Any, *, causal: bool) -> Verdict:
     """Compare some rows of the last sequence with float64."""
+    q, k, v = arrays
     from warpfront.attention import _reference as reference
 
     kind = str(q.dtype)
@@ -44,10 +46,8 @@ def _judge(q: Any, k: Any, v: Any, out: Any, *, causal: bool) -> Verdict:
     seen = reference.visible(q.shape[1], k.shape[1], causal=causal)[rows]
     exact, _ = reference.attention(q[-1, rows], k[-1], v[-1], seen)
     same = reference.same_precision(q[-1, rows], k[-1], v[-1], seen, kind)
-    error, limit = float(np.abs(out[-1, rows] - exact).max()), reference.tolerance(exact, same, kind)
-    return Verdict(
-        error <= limit, error, limit, "" if error <= limit else "error above twice that of plain code"
-    )
+    error, limit = float(np.abs(out[-1, rows] - exact).max()), 2.0 * reference.tolerance(exact, same, kind)
+    return Verdict(error <= limit, error, limit, "" if error <= limit else "error above what the rule allows")
 
 
 def compare(entry: dict[str, Any]) -> list[Comparison]:
@@ -69,7 +69,7 @@ def _prefill(entry: dict[str, Any]) -> Comparison:
         return tuple(random.standard_normal(shape).astype(kind) for shape in shapes)  # type: ignore[return-value]
 
     def verify(state: Any, out: Any) -> Verdict:
-        return _judge(*state, np.asarray(out), causal=causal)
+        return _judge(state, np.asarray(out), causal=causal)
 
     flops = 4.0 * batch * heads * length * length * d * (0.5 if causal else 1.0)
     cases = {
