@@ -19,6 +19,7 @@
 // of elementary functions on the IBM RISC System/6000" (1990), for quotients corrected by their remainder; Haidar et al.,
 // "A guide for achieving high performance with very small matrices on GPU" (2018), for rows in registers.
 #include "packed.cuh"
+#include "plain.cuh"
 
 namespace wf {
 
@@ -231,56 +232,6 @@ WF_DEVICE void cholesky_back(doubt<T>& doubts, const T* a, const T* inverse, T* 
   }
 }
 
-// The plain way, in rolled loops with IEEE's operations alone: for a warp one of whose systems the short forms cannot
-// vouch for. All 32 lanes. Returns the status of the factorisation and the solution.
-template <typename K, typename T>
-WF_DEVICE int cholesky_again(const T* a, const T* b, bool here, T* low, T* x, int g, T shift) {
-  WF_UNROLL_N(1)
-  for (int e = g; e < K::kN * K::kN; e += K::kG) {
-    const int i = e / K::kN, c = e % K::kN;
-    low[K::at(i, c)] = here && c <= i ? (c == i && shift != T(0) ? add(a[e], shift) : a[e]) : T(0);
-  }
-  WF_UNROLL_N(1)
-  for (int e = g; e < K::kN * K::kR; e += K::kG) x[e] = here ? b[e] : T(0);
-  __syncwarp();
-  int first = kNone;
-  WF_UNROLL_N(1)
-  for (int j = 0; j < K::kN; ++j) {
-    const T p = low[K::at(j, j)], d = root(p);
-    if (first == kNone && !(p > T(0) && is_finite(p))) first = is_finite(p) ? j + 1 : kNonFiniteIntermediate;
-    __syncwarp();
-    WF_UNROLL_N(1)
-    for (int i = j + g; i < K::kN; i += K::kG) low[K::at(i, j)] = i == j ? d : quotient(low[K::at(i, j)], d);
-    __syncwarp();
-    WF_UNROLL_N(1)
-    for (int i = j + 1 + g; i < K::kN; i += K::kG) {
-      const T l = low[K::at(i, j)];
-      WF_UNROLL_N(1)
-      for (int c = j + 1; c <= i; ++c) low[K::at(i, c)] = sub(low[K::at(i, c)], mul(l, low[K::at(c, j)]));
-    }
-    __syncwarp();
-  }
-  T poison = T(0);
-  WF_UNROLL_N(1)
-  for (int c = g; c < K::kR; c += K::kG) {
-    WF_UNROLL_N(1)
-    for (int step = 0; step < 2 * K::kN; ++step) {
-      const bool down = step < K::kN;
-      const int i = down ? step : 2 * K::kN - 1 - step, count = down ? i : K::kN - 1 - i;
-      T s = x[i * K::kR + c];
-      WF_UNROLL_N(1)
-      for (int q = 0; q < count; ++q) {
-        const int k = down ? q : K::kN - 1 - q;
-        s = sub(s, mul(low[down ? K::at(i, k) : K::at(k, i)], x[k * K::kR + c]));
-      }
-      x[i * K::kR + c] = s = quotient(s, low[K::at(i, i)]);
-      poison = down ? T(0) : poisoned(poison, s);
-    }
-  }
-  const bool good = group_min<K::kG>(poison == T(0) ? 1 : 0) != 0;
-  return first != kNone ? first : good ? kOk : kNonFiniteIntermediate;
-}
-
 }  // namespace wf
 
 template <typename T, int N, int R, int G, int P, int S, bool Vec, int Blocks, int Stage>
@@ -318,8 +269,10 @@ __global__ void __launch_bounds__(32, Blocks)
   if constexpr (K::kExtra > 0) cholesky_back<K>(h.doubts, mine, inverse, mine_right, g);
   if (__any_sync(kFullMask, system < present && code == kOk && !is_sure(h.doubts))) {
     __syncwarp();
-    const int verdict = cholesky_again<K>(a + (first + system) * (N * N), b + (first + system) * (N * R), system < present, mine,
-                                          mine_right, g, shift);
+    plain_load<K>(a + (first + system) * (N * N), b + (first + system) * (N * R), system < present, mine, mine_right, g, T(1), shift);
+    const int failed = plain_cholesky<K>(mine, g);
+    const bool good = plain_solve<K, true>(mine, mine_right, g, T(1));
+    const int verdict = failed != kOk ? failed : good ? kOk : kNonFiniteIntermediate;
     code = code == kOk ? verdict : code;
   }
   __syncwarp();

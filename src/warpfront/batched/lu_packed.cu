@@ -22,6 +22,7 @@
 // Markstein, "Computation of elementary functions on the IBM RISC System/6000" (1990), for quotients corrected by their
 // remainder; Abdelfattah et al., "Batched one-sided factorizations of tiny matrices using GPUs" (2018).
 #include "packed.cuh"
+#include "plain.cuh"
 
 namespace wf {
 
@@ -327,79 +328,6 @@ WF_DEVICE void lu_sweeps(rows<K, T>& h, const places<T>& s, int g) {
   }
 }
 
-// The plain way, in rolled loops with IEEE's operations alone: for a warp one of whose systems the short forms cannot
-// vouch for. All 32 lanes; `here`: the system is in the batch and its input is finite. Returns its status.
-template <typename K, typename T>
-WF_DEVICE int lu_again(const T* a, const T* b, bool here, const places<T>& s, int g, T scale, T inverse) {
-  WF_UNROLL_N(1)
-  for (int e = g; e < K::kN * K::kN; e += K::kG) s.a[K::at(e / K::kN, e % K::kN)] = here ? mul(a[e], scale) : T(0);
-  WF_UNROLL_N(1)
-  for (int e = g; e < K::kN * K::kR; e += K::kG) s.right[e] = here ? b[e] : T(0);
-  __syncwarp();
-  int code = kOk;
-  WF_UNROLL_N(1)
-  for (int k = 0; k < K::kN; ++k) {
-    T best = T(-1);
-    int p = k;
-    WF_UNROLL_N(1)
-    for (int i = k; i < K::kN; ++i) {
-      const T v = size_of(s.a[K::at(i, k)]);
-      p = v > best ? i : p;
-      best = v > best ? v : best;
-    }
-    code = code == kOk && best == T(0) ? k + 1 : code;
-    if (g == 0) s.pivots[k] = p;
-    __syncwarp();
-    WF_UNROLL_N(1)
-    for (int c = g; c < K::kN + K::kR; c += K::kG) {
-      T& up = c < K::kN ? s.a[K::at(k, c)] : s.right[k * K::kR + c - K::kN];
-      T& low = c < K::kN ? s.a[K::at(p, c)] : s.right[p * K::kR + c - K::kN];
-      const T held = up;
-      up = low;
-      low = held;
-    }
-    __syncwarp();
-    const T pivot = best == T(0) ? T(1) : s.a[K::at(k, k)];
-    WF_UNROLL_N(1)
-    for (int i = k + 1 + g; i < K::kN; i += K::kG) {
-      const T l = quotient(s.a[K::at(i, k)], pivot);
-      s.a[K::at(i, k)] = l;
-      WF_UNROLL_N(1)
-      for (int c = k + 1; c < K::kN; ++c) s.a[K::at(i, c)] = sub(s.a[K::at(i, c)], mul(l, s.a[K::at(k, c)]));
-    }
-    __syncwarp();
-  }
-  T poison = T(0);
-  WF_UNROLL_N(1)
-  for (int c = g; c < K::kR; c += K::kG) {
-    WF_UNROLL_N(1)
-    for (int step = 0; step < 2 * K::kN; ++step) {
-      const bool down = step < K::kN;
-      const int i = down ? step : 2 * K::kN - 1 - step, count = down ? i : K::kN - 1 - i;
-      T x = s.right[i * K::kR + c];
-      WF_UNROLL_N(1)
-      for (int q = 0; q < count; ++q) {
-        const int k = down ? q : K::kN - 1 - q;
-        x = sub(x, mul(s.a[K::at(i, k)], s.right[k * K::kR + c]));
-      }
-      s.right[i * K::kR + c] = down ? x : quotient(x, s.a[K::at(i, i)]);
-    }
-    WF_UNROLL_N(1)
-    for (int i = 0; i < K::kN; ++i) {
-      const T value = mul(s.right[i * K::kR + c], scale);
-      poison = poisoned(poison, value);
-      s.right[i * K::kR + c] = value;
-    }
-  }
-  WF_UNROLL_N(1)
-  for (int e = g; e < K::kN * K::kN; e += K::kG) {
-    const T x = s.a[K::at(e / K::kN, e % K::kN)];
-    poison = poisoned(poison, e % K::kN >= e / K::kN ? mul(x, inverse) : x);
-  }
-  const bool good = group_min<K::kG>(poison == T(0) ? 1 : 0) != 0;
-  return code != kOk ? code : good ? kOk : kNonFiniteIntermediate;
-}
-
 }  // namespace wf
 
 // As cholesky_packed. `pivots` [batch, N]: row k was exchanged with row pivots[k], both from 0.
@@ -436,7 +364,11 @@ __global__ void __launch_bounds__(32, Blocks)
   const bool here = system < present && code == kOk;
   if (__any_sync(kFullMask, here && !is_sure(h.doubts))) {
     __syncwarp();
-    const int verdict = lu_again<K>(a + (first + system) * (N * N), b + (first + system) * (N * R), here, s, g, h.scale, h.inverse);
+    plain_load<K>(a + (first + system) * (N * N), b + (first + system) * (N * R), here, s.a, s.right, g, h.scale, T(0));
+    const int failed = plain_lu<K>(s.a, s.right, s.pivots, g);
+    bool good = plain_solve<K, false>(s.a, s.right, g, h.scale);
+    good = plain_finite<K>(s.a, g, h.inverse) && good;
+    const int verdict = failed != kOk ? failed : good ? kOk : kNonFiniteIntermediate;
     code = code == kOk ? verdict : code;
   }
   __syncwarp();
