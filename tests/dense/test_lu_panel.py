@@ -110,11 +110,39 @@ def test_a_zero_column_is_left_and_a_nan_stays():
 def test_order_on_the_host():
     from warpfront.backend.simt import Simt
 
-    pivots = np.array([3, 3, 5, 4, 5], np.int32)
-    order = np.full(5, -9, np.int32)
+    pivots = np.array([[3, 3, 5, 4, 5], [1, 2, 3, 5, 5]], np.int32)
+    order = np.full((2, 5), -9, np.int32)
     runner = Simt.build(plan.SOURCE, ("lu_order",))
-    launched(runner, "lu_order", 1, 64, [pivots, order, 5], shared_bytes=40)
-    assert np.array_equal(order, row_order(pivots))
+    launched(runner, "lu_order", 2, 64, [pivots, order, 5], shared_bytes=40)
+    assert np.array_equal(order, [row_order(one) for one in pivots])
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sweeps_make_inverses_on_the_host(dtype):
+    from warpfront.backend.simt import Simt
+
+    n, kind = 70, plan.CUDA_TYPES[dtype]
+    names = {upper: f"lu_triangle<{kind}, {str(upper).lower()}>" for upper in (False, True)}
+    runner = Simt.build(plan.SOURCE, tuple(names.values()))
+    given = np.random.default_rng(0).standard_normal((2, n, n)).astype(dtype)
+    factors = [scipy.linalg.lu_factor(one) for one in given]
+    lu = np.ascontiguousarray(np.stack([one.T for one, _ in factors])).astype(dtype)
+    x = np.tile(np.eye(n, dtype=dtype), (2, 1, 1))
+    for step in plan.sweeps(n):
+        rows, known = (
+            slice(step.first, step.first + step.wide),
+            slice(step.known_first, step.known_first + step.known),
+        )
+        for b in range(2):  # x[b].T and lu[b].T read as matrices
+            x[b].T[rows] -= lu[b].T[rows, known] @ x[b].T[known]
+        launched(runner, names[step.upper], (-(-step.columns // 16), 2), 128,
+                 [lu, x, n, step.first, step.wide, 0, step.columns])  # fmt: skip
+    for b, (_, swaps) in enumerate(factors):
+        inverse = np.empty((n, n), dtype)
+        inverse[:, row_order((swaps + 1).astype(np.int32))] = x[b].T
+        size = np.abs(inverse).max()
+        assert np.abs(given[b] @ inverse - np.eye(n)).max() < 1e3 * n * np.finfo(dtype).eps * max(1, size)
 
 
 def exchanged(a, pivots, first, wide):

@@ -87,23 +87,41 @@ def test_small_kernels_on_the_host(n, dtype):
 
 @pytest.mark.simt
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_status_kernel_on_the_host(dtype):
+def test_summary_kernel_on_the_host(dtype):
     from warpfront.backend.simt import Simt as Runner
     from warpfront.dense import _lu_small_cuda as plan
 
-    lu = matrix(70, dtype, batch=3)
+    n, kind = 300, np.dtype(dtype)
+    lu = matrix(n, dtype, batch=4)
     lu[1, 69, 3] = np.nan
-    bad, size = np.zeros(3, np.int32), np.full((3, 2), np.nan)
+    lu[2, 17, 17] = lu[2, 200, 200] = 0
+    pivots = np.tile(np.arange(1, n + 1, dtype=np.int32), (4, 1))
+    pivots[3, 5] = 9
+    report, value, sign = np.zeros((4, plan.REPORT)), np.full(4, np.nan, kind), np.full(4, np.nan, kind)
     runner = Runner.build(plan.SOURCE, plan.instantiations()[0][1])
-    report = runner.launch(
-        plan.expressions(dtype)[2], (2, 3), plan.STATUS_THREADS, [lu, bad, size, 70], schedules=2
+    found = runner.launch(
+        plan.expressions(dtype)[2],
+        (2, 4),
+        plan.SUMMARY_THREADS,
+        [lu, pivots, report, value, sign, n],
+        schedules=2,
     )
-    assert not report.findings, report.findings
-    assert bad.tolist() == [0, 1, 0]
-    pivot = np.abs(np.array([one.diagonal() for one in lu]))
-    assert size == pytest.approx(
-        np.stack([pivot.min(axis=1), pivot.max(axis=1)], axis=1), rel=1e-6, nan_ok=True
-    )
+    assert not found.findings, found.findings
+    assert report[:, 0].tolist() == [0, 1, 0, 0]
+    assert report[[0, 2, 3], 1].tolist() == [-1, 17, -1]
+    size = np.abs(np.array([one.diagonal() for one in lu]))
+    assert report[:, 2:4] == pytest.approx(np.stack([size.min(axis=1), size.max(axis=1)], axis=1), rel=1e-6)
+    assert (value[2], sign[2], report[2, 4]) == (0, 0, -np.inf)
+    for k in (0, 3):
+        diagonal = lu[k].diagonal().astype(np.complex128)
+        unit = np.prod(diagonal / np.abs(diagonal)) * (-1 if k == 3 else 1)
+        eps = 300 * float(np.finfo(dtype).eps)
+        assert sign[k] == pytest.approx(unit if kind.kind == "c" else unit.real, abs=eps)
+        assert report[k, 4] == pytest.approx(np.log(np.abs(diagonal)).sum(), rel=1e-12)
+        with np.errstate(under="ignore", over="ignore"):
+            wanted = np.exp(report[k, 4]).astype(value.real.dtype)
+        assert abs(value[k]) == pytest.approx(wanted, rel=1e-5)
+        assert report[k, 5] == pytest.approx(abs(value[k]), rel=1e-6)
 
 
 @pytest.mark.simt

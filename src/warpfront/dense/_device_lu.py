@@ -17,7 +17,7 @@ from warpfront.dense import _lu_graph_cuda as graphs
 from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense import _lu_small_cuda as small
 
-__all__ = ["DeviceLU", "factor", "fan_out"]
+__all__ = ["DeviceLU", "factor", "fan_out", "summarised"]
 
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 MANY_COLUMNS = 64  # right-hand sides from which two triangular solves of cuBLAS are the faster way
@@ -40,23 +40,28 @@ class DeviceLU:
         Column-major factors (``lu[b].T`` reads as a matrix).
     pivots : cupy int32 [batch, n]
         Row interchanges, counted from 1.
-    info : cupy int32 [batch]
-        Column of the first zero pivot counted from ``first``, one less where there is none; -2 for NaN and infinity.
-    bad : cupy int32 [batch] or None
-        Not 0 for NaN and infinity.
-    range : cupy float64 [batch, 2]
-        Smallest and largest absolute pivot.
-    first : int
-        0 or 1.
+    report : cupy float64 [batch, small.REPORT], or NumPy
+        What `lu_summary` found, see `lu_small.cu`.
+    value, sign : cupy array [batch] or None
+        Determinants and their signs.
+    info : cupy int32 [batch] or None
+        As `lu_small` left it; needed by `lu_small_solve`.
     """
 
     matrices: Any
     lu: Any
     pivots: Any
-    info: Any
-    bad: Any
-    range: Any
-    first: int
+    report: Any
+    value: Any = None
+    sign: Any = None
+    info: Any = None
+
+    @cached_property
+    def facts(self) -> Any:
+        """The report on the host. Waits for the device."""
+        import cupy
+
+        return cupy.asnumpy(self.report)
 
     @cached_property
     def norm1(self) -> Any:
@@ -69,22 +74,14 @@ class DeviceLU:
 
     @cached_property
     def zero(self) -> Any:
-        """On the host, int32[batch]: column of the first zero pivot, -1, or -2 for NaN and infinity. Waits."""
-        import cupy
-
-        found = cupy.asnumpy(self.info) - self.first
-        if self.bad is not None:
-            found[cupy.asnumpy(self.bad) != 0] = -2
-        return found
+        """On the host, int64[batch]: column of the first zero pivot, -1, or -2 for NaN and infinity. Waits."""
+        return np.where(self.facts[:, 0] != 0, -2, self.facts[:, 1]).astype(np.int64)
 
     @cached_property
     def doubtful(self) -> Any:
         """On the host, bool[batch]: the pivots give reason to look at the condition number. Waits."""
-        import cupy
-
-        size = cupy.asnumpy(self.range)
         limit = 16 * self.order * float(np.finfo(self.lu.dtype).eps)
-        return (size[:, 0] < limit * size[:, 1]) & (self.zero == -1)
+        return (self.facts[:, 2] < limit * self.facts[:, 3]) & (self.zero == -1)
 
     @property
     def order(self) -> int:
@@ -114,9 +111,10 @@ class DeviceLU:
         import cupy
 
         batch, n = self.lu.shape[:2]
-        many = self.order <= BATCHED_ORDER and batch >= BATCHED_COUNT
-        if self.order <= small.MAX_ORDER or many or not panels.solves(self.lu.dtype.name, n):
+        if self.order <= small.MAX_ORDER or not panels.solves(self.lu.dtype.name, n):
             return self.solve(cupy.broadcast_to(cupy.eye(n, dtype=self.lu.dtype), self.lu.shape))
+        if n <= BATCHED_ORDER and batch >= BATCHED_COUNT:
+            return graphs.invert_batch(self.lu, self.pivots)
         x = cupy.empty_like(self.lu)
         for k in range(batch):
             x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], None, identity=True)
@@ -198,42 +196,43 @@ def factor(a: Any) -> DeviceLU:
 
     batch, n = a.shape[:2]
     if not a.size:
-        none, ones = cupy.full(batch, -1, np.int32), cupy.ones((batch, 2))
-        return DeviceLU(a, cupy.zeros_like(a), cupy.zeros((batch, n), np.int32), none, None, ones, 0)
-    pivots, size = cupy.empty((batch, n), np.int32), cupy.empty((batch, 2), np.float64)
+        report = np.tile(np.array([0.0, -1, 1, 1, 0, 1, 0, 0]), (batch, 1))
+        ones = cupy.ones(batch, a.dtype)
+        none = cupy.zeros((batch, n), np.int32)
+        return DeviceLU(a, cupy.zeros_like(a), none, report, ones, ones)
     if n <= small.MAX_ORDER:
-        lu, info = cupy.empty(a.shape, a.dtype), cupy.empty(batch, np.int32)
-        rows = cupy.ascontiguousarray(a)
+        lu, info, pivots = (
+            cupy.empty(a.shape, a.dtype),
+            cupy.empty(batch, np.int32),
+            cupy.empty((batch, n), np.int32),
+        )
+        rows, size = cupy.ascontiguousarray(a), cupy.empty((batch, 2), np.float64)
         kernel, stream = _kernel(a, 0)
         shared = small.shared_bytes(a.dtype.name, n, solve=False)
         args = (rows.data.ptr, lu.data.ptr, pivots.data.ptr, info.data.ptr, size.data.ptr, n)
         kernel.launch(stream, batch, small.THREADS, args, shared)
-        return DeviceLU(a, lu, pivots, info, None, size, 0)
+        return summarised(a, lu, pivots, info)
     if panels.supported(a.dtype.name, n):
-        lu, pivots = graphs.factor_panels(a)
-        return _with_status(a, lu, pivots, None)
-    lu = cupy.array(a.transpose(0, 2, 1), order="C", copy=True)
+        return summarised(a, *graphs.factor_panels(a))
+    lu, pivots = cupy.array(a.transpose(0, 2, 1), order="C", copy=True), cupy.empty((batch, n), np.int32)
     if batch >= BATCHED_COUNT and n <= BATCHED_ORDER:
-        info = _factor_batched(lu, pivots)
+        _factor_batched(lu, pivots)
     else:
-        info = _factor_large(lu, pivots)
-    return _with_status(a, lu, pivots, info)
+        _factor_large(lu, pivots)
+    return summarised(a, lu, pivots)
 
 
-def _with_status(a: Any, lu: Any, pivots: Any, info: Any) -> DeviceLU:
-    """Look through finished factors; ``info`` counts zero pivots from 1, or is None: then it is made here."""
+def summarised(a: Any, lu: Any, pivots: Any, info: Any = None) -> DeviceLU:
+    """Look through finished factors."""
     import cupy
 
     batch, n = a.shape[:2]
-    bad, size = cupy.zeros(batch, np.int32), cupy.empty((batch, 2), np.float64)
-    kernel, stream = _kernel(a, 2)
-    grid = (small.status_blocks(n), batch)
-    kernel.launch(stream, grid, small.STATUS_THREADS, (lu.data.ptr, bad.data.ptr, size.data.ptr, n))
-    first = 1
-    if info is None:
-        zero = lu.diagonal(axis1=1, axis2=2) == 0
-        first, info = 0, cupy.where(zero.any(axis=1), zero.argmax(axis=1), -1)
-    return DeviceLU(a, lu, pivots, info, bad, size, first)
+    report = cupy.zeros((batch, small.REPORT))
+    value, sign = cupy.empty(batch, lu.dtype), cupy.empty(batch, lu.dtype)
+    kernel, stream = _kernel(lu, 2)
+    args = (lu.data.ptr, pivots.data.ptr, report.data.ptr, value.data.ptr, sign.data.ptr, n)
+    kernel.launch(stream, (small.summary_blocks(n), batch), small.SUMMARY_THREADS, args)
+    return DeviceLU(a, lu, pivots, report, value, sign, info)
 
 
 def fan_out(count: int, run: Callable[[int], None], streams: int = STREAMS) -> None:
@@ -255,7 +254,7 @@ def fan_out(count: int, run: Callable[[int], None], streams: int = STREAMS) -> N
         current.wait_event(stream.record())
 
 
-def _factor_large(lu: Any, pivots: Any) -> Any:
+def _factor_large(lu: Any, pivots: Any) -> None:
     import cupy
     from cupy.cuda import device
     from cupy_backends.cuda.libs import cusolver
@@ -275,10 +274,9 @@ def _factor_large(lu: Any, pivots: Any) -> Any:
         )  # fmt: skip
 
     fan_out(len(lu), run)
-    return info
 
 
-def _factor_batched(lu: Any, pivots: Any) -> Any:
+def _factor_batched(lu: Any, pivots: Any) -> None:
     import cupy
     from cupy.cuda import device
     from cupy_backends.cuda.libs import cublas
@@ -286,7 +284,6 @@ def _factor_batched(lu: Any, pivots: Any) -> Any:
     run = getattr(cublas, _LETTER[lu.dtype.name] + "getrfBatched")
     n, info, at = lu.shape[1], cupy.zeros(len(lu), np.int32), _addresses(lu)
     run(device.get_cublas_handle(), n, at.data.ptr, n, pivots.data.ptr, info.data.ptr, len(lu))
-    return info
 
 
 def _inverse_norm(found: DeviceLU, b: int) -> float:
@@ -294,16 +291,8 @@ def _inverse_norm(found: DeviceLU, b: int) -> float:
     import cupy
 
     part = slice(b, b + 1)
-    bad = None if found.bad is None else found.bad[part]
-    one = DeviceLU(
-        found.matrices[part],
-        found.lu[part],
-        found.pivots[part],
-        found.info[part],
-        bad,
-        found.range[part],
-        found.first,
-    )
+    info = None if found.info is None else found.info[part]
+    one = DeviceLU(found.matrices[part], found.lu[part], found.pivots[part], found.report[part], info=info)
     n, kind = found.order, found.lu.dtype
 
     def apply(vector: Any, trans: str) -> Any:

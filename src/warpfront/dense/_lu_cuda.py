@@ -234,34 +234,22 @@ def determinant(a: Any) -> Determinant:
 
 
 def _determinant_of(given: _Input, found: DeviceLU) -> Determinant:
-    import cupy
-
     if (found.zero == -2).any():
         raise NonFiniteError(f"an entry of matrix {int(np.argmax(found.zero == -2))} is NaN or infinite")
-    kind, n = found.lu.dtype, found.order
-    diagonal = found.lu.diagonal(axis1=1, axis2=2)
-    size = abs(diagonal).astype(np.float64)
-    singular = cupy.asarray(found.zero >= 0)
-    safe = cupy.where(size > 0, size, 1.0)
-    odd = (found.pivots != cupy.arange(1, n + 1)).sum(axis=1) % 2
-    sign = (diagonal / safe).prod(axis=1) * cupy.where(odd == 1, -1, 1)
-    mantissa, exponent = cupy.frexp(safe)
-    product, power = cupy.ones(len(found.lu)), exponent.sum(axis=1)
-    for first in range(0, n, 512):
-        product, shift = cupy.frexp(product * mantissa[:, first : first + 512].prod(axis=1))
-        power = power + shift
-    logarithm = cupy.where(singular, -np.inf, cupy.log(product) + power * np.log(2.0))
-    value = sign * cupy.ldexp(product, cupy.clip(power, -1_000_000, 1_000_000).astype(np.int32))
-    value = cupy.where(singular, 0, value).astype(kind)
-    sign = cupy.where(singular, 0, sign).astype(kind)
-    sizes = cupy.asnumpy(abs(value))
     flags = [
-        "singular" if zero >= 0 else "underflow" if v == 0 else "ok" if np.isfinite(v) else "overflow"
-        for zero, v in zip(found.zero.tolist(), sizes.tolist(), strict=True)
+        "singular" if zero >= 0 else "underflow" if size == 0 else "ok" if np.isfinite(size) else "overflow"
+        for zero, size in zip(found.zero.tolist(), found.facts[:, 5].tolist(), strict=True)
     ]
     columns = found.zero.tolist()
+    logarithm = found.facts[:, 4]
+    if given.library != "numpy":
+        import cupy
+
+        logarithm = cupy.asarray(logarithm)
     if given.batched:
-        return Determinant(given.back(value), given.back(sign), given.back(logarithm), flags, columns)
+        return Determinant(
+            given.back(found.value), given.back(found.sign), given.back(logarithm), flags, columns
+        )
     return Determinant(
-        given.back(value)[0], given.back(sign)[0], given.back(logarithm)[0], flags[0], columns[0]
+        given.back(found.value)[0], given.back(found.sign)[0], given.back(logarithm)[0], flags[0], columns[0]
     )

@@ -15,7 +15,7 @@ import numpy as np
 from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense._blas_cuda import Blas, blas
 
-__all__ = ["factor_panels", "solve_triangles"]
+__all__ = ["factor_panels", "invert_batch", "solve_triangles"]
 
 GRAPH_BYTES = 256 << 20  # matrices that a kept graph may hold
 KEPT, OF_A_KIND = 8, 4  # kinds of graphs that are kept, and of each
@@ -146,3 +146,20 @@ def solve_triangles(lu: Any, pivots: Any, x: Any, *, identity: bool = False) -> 
     result = cupy.empty_like(inverse)
     result[order] = inverse  # the interchanges, as columns of the inverse
     return result
+
+
+def invert_batch(lu: Any, pivots: Any) -> Any:
+    """Return the inverses [batch, n, n] of a batch of real matrices from their factors, row-major, at most order 4096."""
+    import cupy
+
+    batch, n = lu.shape[:2]
+    stream = int(cupy.cuda.get_current_stream().ptr)
+    x = cupy.zeros_like(lu)
+    x.reshape(batch, -1)[:, :: n + 1] = 1
+    panels.invert_on(lu, x, blas(lu.dtype.name, stream, lu.device.id), stream)
+    order = cupy.empty((batch, n), np.int32)
+    kernel = panels.cuda_load("lu_order", lu.device.id)
+    kernel.launch(stream, batch, panels.ORDER_THREADS, (pivots.data.ptr, order.data.ptr, n), 8 * n)
+    result = cupy.empty_like(lu)
+    result[cupy.arange(batch)[:, None], order] = x  # the interchanges, as columns of the inverse
+    return result.transpose(0, 2, 1)

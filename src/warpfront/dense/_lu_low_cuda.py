@@ -44,10 +44,8 @@ class LowFactor:
             return cls(_device_lu.factor(single[None]), scale, "float32")
         if kind == np.complex64:
             raise NotSupportedError(f"precision={precision!r} is for real matrices; use 'float32'")
-        lu, pivots, zero = _blocked(cupy.ascontiguousarray(single.T), precision)
-        info, unread = cupy.full(1, zero, np.int32), cupy.ones((1, 2))
-        factors = _device_lu.DeviceLU(single[None], lu[None], pivots[None], info, None, unread, 0)
-        return cls(factors, scale, precision)
+        lu, pivots = _blocked(cupy.ascontiguousarray(single.T), precision)
+        return cls(_device_lu.summarised(single[None], lu[None], pivots[None]), scale, precision)
 
     @cached_property
     def rcond(self) -> float:
@@ -65,8 +63,8 @@ class LowFactor:
         return self.solve(cupy.eye(self._factors.order, dtype=self._factors.lu.dtype))
 
 
-def _blocked(lu: Any, precision: str) -> tuple[Any, Any, int]:
-    """Factor a column-major matrix in place (``lu[j, i]`` is entry i, j); returns it, LAPACK's pivots, the first zero."""
+def _blocked(lu: Any, precision: str) -> tuple[Any, Any]:
+    """Factor a column-major matrix in place (``lu[j, i]`` is entry i, j); returns it and LAPACK's pivots."""
     import cupy
     from cupy.cuda import device
     from cupy_backends.cuda.libs import cublas, cusolver
@@ -92,9 +90,7 @@ def _blocked(lu: Any, precision: str) -> tuple[Any, Any, int]:
                 blas, LEFT, LOWER, NO_TRANS, UNIT, wide, n - k - wide, one.ctypes.data, at, n, rest, n
             )
             _subtract(lu, k, wide, precision)
-    info = cupy.asnumpy(infos)
-    failed = np.flatnonzero(info)
-    return lu, pivots, int(failed[0] * BLOCK + info[failed[0]] - 1) if failed.size else -1
+    return lu, pivots
 
 
 def _order(pivots: Any, rows: int) -> Any:

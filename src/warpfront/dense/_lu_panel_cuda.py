@@ -14,6 +14,7 @@ __all__ = [
     "cuda_load",
     "factor_on",
     "instantiations",
+    "invert_on",
     "outer_width",
     "panel_width",
     "plan_panel",
@@ -22,6 +23,7 @@ __all__ = [
     "steps",
     "subset",
     "supported",
+    "sweeps",
 ]
 
 SOURCE = Path(__file__).parent / "lu_panel.cu"
@@ -37,7 +39,7 @@ MAX_ORDER = MAX_RANKS * RANK_THREADS * 4
 MAX_ORDER_SOLVE = 16384  # two integers a row in shared memory
 CUDA_TYPES = {"float32": "float", "float64": "double"}
 ITEM_BYTES = {"float32": 4, "float64": 8}
-SIGNATURES = {"lu_panel": "pqiiipppp", "lu_rows": "pqiiiiipii", "lu_order": "ppi"}
+SIGNATURES = {"lu_panel": "pqiiipppp", "lu_rows": "pqiiiiipii", "lu_triangle": "ppiiiii", "lu_order": "ppi"}
 ROWS_THREADS, ROWS_COLUMNS = 128, 16  # a block of lu_rows takes 16 columns
 ORDER_THREADS = 256
 LIST_BYTES = 16 * WIDTH
@@ -112,6 +114,7 @@ def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     names += [
         f"lu_rows<{CUDA_TYPES[d]}, {w}>" for d, all_ in SHAPES.items() for w in sorted({s[1] for s in all_})
     ]
+    names += [f"lu_triangle<{kind}, {upper}>" for kind in CUDA_TYPES.values() for upper in ("false", "true")]
     return [*found, (SOURCE, (*names, "lu_order"), 75)]
 
 
@@ -126,7 +129,13 @@ def subset() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return every kernel once: the largest instantiations take seconds to compile."""
     from warpfront.dense import _lu_small_cuda as small
 
-    names = ("lu_panel<float, 1, 32, 0>", "lu_panel<double, 1, 32, 2>", "lu_rows<float, 32>", "lu_order")
+    names = (
+        "lu_panel<float, 1, 32, 0>",
+        "lu_panel<double, 1, 32, 2>",
+        "lu_rows<float, 32>",
+        "lu_triangle<double, true>",
+        "lu_order",
+    )
     return [(SOURCE, names, 75), (SOURCE, ("lu_panel<float, 1, 32, 1>",), 90), *small.instantiations()]
 
 
@@ -267,3 +276,53 @@ def factor_on(lu: Any, pivots: Any, room: Any, routines: Any, stream: int, outer
             routines.subtract_product(
                 below, step.end - step.begin, step.wide, corner + down, right, right + down, n, batch, stride
             )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One step of the inverses of a batch: subtract what is known, then solve with a diagonal triangle.
+
+    Attributes
+    ----------
+    upper : bool
+    first, wide : int
+        Rows that are solved for.
+    known_first, known : int
+        Rows that are known; none at the beginning of each sweep.
+    columns : int
+        Columns 0 .. columns are touched; the rest of ``L^-1`` is zero.
+    """
+
+    upper: bool
+    first: int
+    wide: int
+    known_first: int
+    known: int
+    columns: int
+
+
+def sweeps(n: int, width: int = WIDTH) -> Iterator[Sweep]:
+    """Yield the steps of ``U^-1 (L^-1 I)``."""
+    for first in range(0, n, width):
+        yield Sweep(False, first, min(width, n - first), 0, first, min(n, first + width))
+    for first in reversed(range(0, n, width)):
+        wide = min(width, n - first)
+        yield Sweep(True, first, wide, first + wide, n - first - wide, n)
+
+
+def invert_on(lu: Any, x: Any, routines: Any, stream: int) -> None:
+    """Queue the inverses of ``L U`` for a batch; ``x`` [batch, n, n] holds identities and is overwritten, column-major."""
+    batch, n = lu.shape[:2]
+    item, device, kind = lu.itemsize, lu.device.id, CUDA_TYPES[lu.dtype.name]
+    at, to = lu.data.ptr, x.data.ptr
+    for sweep in sweeps(n):
+        row = sweep.first * item
+        if sweep.known:  # left of the triangle every column of L^-1 is known, but only so many are not zero
+            columns = n if sweep.upper else sweep.first
+            routines.subtract_product(
+                sweep.wide, columns, sweep.known, at + row + sweep.known_first * n * item,
+                to + sweep.known_first * item, to + row, n, batch, n * n,
+            )  # fmt: skip
+        kernel = cuda_load(f"lu_triangle<{kind}, {str(sweep.upper).lower()}>", device)
+        args = (at, to, n, sweep.first, sweep.wide, 0, sweep.columns)
+        kernel.launch(stream, (-(-sweep.columns // ROWS_COLUMNS), batch), ROWS_THREADS, args)

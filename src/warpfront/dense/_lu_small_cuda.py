@@ -15,7 +15,7 @@ __all__ = [
     "expressions",
     "instantiations",
     "shared_bytes",
-    "status_blocks",
+    "summary_blocks",
 ]
 
 SOURCE = Path(__file__).parent / "lu_small.cu"
@@ -29,19 +29,20 @@ CUDA_TYPES = {
     "complex128": "wf::complex<double>",
 }
 ITEM_BYTES = {"float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
-SIGNATURES = {"lu_small": "pppppi", "lu_small_solve": "ppppii", "lu_status": "pppi"}
-STATUS_THREADS = 256
+SIGNATURES = {"lu_small": "pppppi", "lu_small_solve": "ppppii", "lu_summary": "pppppi"}
+SUMMARY_THREADS = 256
+REPORT = 8  # numbers of one matrix's summary
 
 
 def expressions(dtype: str) -> tuple[str, str, str]:
-    """Return the name expressions of factorisation, solve and status for an element type."""
+    """Return the name expressions of factorisation, solve and summary for an element type."""
     kind = CUDA_TYPES[dtype]
-    return f"lu_small<{kind}>", f"lu_small_solve<{kind}>", f"lu_status<{kind}>"
+    return f"lu_small<{kind}>", f"lu_small_solve<{kind}>", f"lu_summary<{kind}>"
 
 
-def status_blocks(n: int) -> int:
+def summary_blocks(n: int) -> int:
     """Return the blocks that look through one matrix's factors."""
-    return max(1, min(512, n * n // (16 * STATUS_THREADS)))
+    return max(1, min(512, n * n // (16 * SUMMARY_THREADS)))
 
 
 def shared_bytes(dtype: str, n: int, *, solve: bool) -> int:

@@ -9,7 +9,8 @@
 // the block and one of the blocks, and W - 1 products a row.
 // lu_rows: a warp owns Cols columns outside the panel. It gathers the moved entries of a column, solves with the panel's
 // unit triangle in registers (lane i holds row i of it) where the column is right of the panel, and scatters.
-// lu_order: all interchanges as one order of rows; one block, thread 0 follows them in shared memory.
+// lu_triangle: the same with a triangle of finished factors and columns of another matrix, for inverses of a batch.
+// lu_order: all interchanges as one order of rows; one block a matrix, thread 0 follows them in shared memory.
 //
 // Shared layout of lu_panel: `warps`, each warp's largest entry with its place and row; `mail`, the same of each block.
 // Both twice, for columns in turn: a half is written again two columns later, after a barrier that its readers passed.
@@ -321,12 +322,47 @@ __global__ void __launch_bounds__(128) lu_rows(T* a, wf::i64 stride, wf::i32 n, 
   }
 }
 
-// Order of rows that all interchanges together make: row order[i] of the matrix stands at i. One block; thread 0 follows
-// the interchanges in shared memory, one after another as they were made.
+// Rows c0 .. c0 + wide of X become those of T^-1 X, columns from .. to; T is the unit lower or (Upper) the upper triangle
+// that stands there in the factors. A warp owns Cols columns, lane i row c0 + i. lu, x: [batch][n][n] column-major.
+template <typename T, bool Upper>
+__global__ void __launch_bounds__(128)
+    lu_triangle(const T* lu, T* x, wf::i32 n, wf::i32 c0, wf::i32 wide, wf::i32 from, wf::i32 to) {
+  constexpr int Cols = wf::kRowsColumns;
+  const int lane = wf::lane_id();
+  const wf::i32 warp = static_cast<wf::i32>(blockIdx.x) * (wf::kRowsThreads / wf::kWarp) + static_cast<wf::i32>(threadIdx.x) / wf::kWarp;
+  const wf::i32 first = from + warp * Cols;
+  if (first >= to) return;  // the whole warp
+  const wf::i64 matrix = static_cast<wf::i64>(blockIdx.y) * n * n, own = c0 + lane;
+  const bool have = lane < wide;
+  T held[Cols];
+  WF_UNROLL
+  for (int k = 0; k < Cols; ++k)
+    held[k] = have && first + k < to ? x[matrix + own + (first + k) * static_cast<wf::i64>(n)] : T(0);
+  const T pivot = Upper && have ? lu[matrix + own * (n + 1)] : T(1);
+  for (int step = 0; step < wide; ++step) {
+    const int w = Upper ? wide - 1 - step : step;
+    const bool touched = have && (Upper ? lane < w : lane > w);
+    const T l = touched ? lu[matrix + own + (c0 + w) * static_cast<wf::i64>(n)] : T(0);
+    WF_UNROLL
+    for (int k = 0; k < Cols; ++k) {
+      if (Upper && lane == w) held[k] = held[k] / pivot;
+      const T done = __shfl_sync(wf::kFullMask, held[k], w);
+      if (touched) held[k] = held[k] - l * done;
+    }
+  }
+  WF_UNROLL
+  for (int k = 0; k < Cols; ++k)
+    if (have && first + k < to) x[matrix + own + (first + k) * static_cast<wf::i64>(n)] = held[k];
+}
+
+// Order of rows that all interchanges together make: row order[i] of the matrix stands at i. A block owns a matrix; its
+// thread 0 follows the interchanges in shared memory, one after another as they were made.
 __global__ void lu_order(const wf::i32* pivots, wf::i32* order, wf::i32 n) {
   WF_DYNAMIC_SHARED(raw);
   wf::i32* stand = reinterpret_cast<wf::i32*>(raw);
   wf::i32* partner = stand + n;
+  pivots += static_cast<wf::i64>(blockIdx.x) * n;
+  order += static_cast<wf::i64>(blockIdx.x) * n;
   for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
     stand[i] = i;
     partner[i] = pivots[i] - 1;

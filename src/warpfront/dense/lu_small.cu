@@ -38,6 +38,49 @@ template <typename T> struct real_of<complex<T>> { typedef T type; };
 template <typename T>
 WF_DEVICE bool is_zero(T a) { return size_of(a) == decltype(size_of(a))(0); }
 
+template <typename T> struct entry_of { WF_DEVICE static T make(double re, double) { return static_cast<T>(re); } };
+template <typename T> struct entry_of<complex<T>> {
+  WF_DEVICE static complex<T> make(double re, double im) { return {static_cast<T>(re), static_cast<T>(im)}; }
+};
+
+[[maybe_unused]] constexpr int kSummaryThreads = 256, kReport = 8;
+
+// Part of a product of pivots: mantissa * 2^power in absolute value, (re, im) of absolute value 1; the first zero's place.
+struct product_part {
+  double mantissa, re, im;
+  i64 power;
+  i32 zero;
+};
+
+template <typename T>
+WF_DEVICE double real_part(T a) { return static_cast<double>(a); }
+template <typename T>
+WF_DEVICE double real_part(complex<T> a) { return static_cast<double>(a.re); }
+template <typename T>
+WF_DEVICE double imaginary_part(T) { return 0.0; }
+template <typename T>
+WF_DEVICE double imaginary_part(complex<T> a) { return static_cast<double>(a.im); }
+
+template <typename T>
+WF_DEVICE product_part as_part(T pivot, bool exchanged, i32 k, i32 n) {
+  const complex<double> p = {real_part(pivot), imaginary_part(pivot)};
+  const double size = p.im == 0.0 ? abs_of(p.re) : size_of(p), turn = exchanged ? -1.0 : 1.0;
+  if (!(size > 0.0)) return {1.0, turn, 0.0, 0, size == 0.0 ? k : n};
+  int power = 0;
+  const double mantissa = frexp(size, &power);
+  return {mantissa, turn * (p.re / size), turn * (p.im / size), power, n};
+}
+
+WF_DEVICE void include(product_part& to, const product_part& from) {
+  int shift = 0;
+  to.mantissa = frexp(to.mantissa * from.mantissa, &shift);
+  to.power += from.power + shift;
+  const double re = to.re * from.re - to.im * from.im;
+  to.im = to.re * from.im + to.im * from.re;
+  to.re = re;
+  to.zero = min_of(to.zero, from.zero);
+}
+
 }  // namespace wf
 
 // a: row-major [batch][n][n], read. lu: column-major [batch][n][n], written. pivots: [batch][n], counted from 1.
@@ -95,32 +138,56 @@ __global__ void lu_small(const T* a, T* lu, wf::i32* pivots, wf::i32* zero, doub
   }
 }
 
-// Status of a finished factorisation of any order: lu is column-major [batch][n][n]; blockIdx.y is the matrix.
-// bad: [batch], zeros on entry; 1 is written, by any number of blocks, where an entry of the factors is NaN or infinite
-// (every such entry of the matrix makes one). range: as lu_small, by the blocks with blockIdx.x == 0.
+// What is to be known of a finished factorisation of any order. lu: column-major [batch][n][n]; blockIdx.y is the matrix.
+// report: [batch][kReport], zeros on entry: 0 is set to 1, by any number of blocks, where an entry of the factors is NaN or
+// infinite (every such entry of the matrix makes one). The rest is written by the blocks with blockIdx.x == 0: 1 the first
+// zero pivot or -1; 2, 3 smallest and largest absolute pivot; 4 log |det|; 5 |det| in T. value, sign: [batch], the
+// determinant and its sign, 0 for a zero pivot. Thread t multiplies pivots t, t + 256, ..., as mantissa and exponent; a tree
+// in shared memory joins them, a barrier a level.
 template <typename T>
-__global__ void lu_status(const T* lu, wf::i32* bad, double* range, wf::i32 n) {
+__global__ void lu_summary(const T* lu, const wf::i32* pivots, double* report, T* value, T* sign, wf::i32 n) {
   typedef typename wf::real_of<T>::type R;
   __shared__ R scratch[wf::kMaxWarps];
-  const wf::i64 matrix = static_cast<wf::i64>(blockIdx.y) * n * n, entries = static_cast<wf::i64>(n) * n;
+  __shared__ wf::product_part parts[wf::kSummaryThreads];
+  const wf::i64 b = blockIdx.y, matrix = b * n * n, entries = static_cast<wf::i64>(n) * n;
+  const int t = static_cast<int>(threadIdx.x);
   R nothing = R(0);
-  for (wf::i64 e = static_cast<wf::i64>(blockIdx.x) * blockDim.x + threadIdx.x; e < entries;
-       e += static_cast<wf::i64>(gridDim.x) * blockDim.x)
+  for (wf::i64 e = static_cast<wf::i64>(blockIdx.x) * blockDim.x + t; e < entries; e += static_cast<wf::i64>(gridDim.x) * blockDim.x)
     nothing = nothing + wf::size_of(lu[matrix + e]) * R(0);
   const bool found = wf::block_sum(nothing, scratch) != R(0);
-  if (found && threadIdx.x == 0) bad[blockIdx.y] = 1;
+  if (found && t == 0) report[wf::kReport * b] = 1.0;
   if (blockIdx.x != 0) return;
   R least = wf::size_of(lu[matrix]), most = least;
-  for (wf::i64 k = threadIdx.x; k < n; k += blockDim.x) {
-    const R own = wf::size_of(lu[matrix + k * (static_cast<wf::i64>(n) + 1)]);
+  wf::product_part part = {1.0, 1.0, 0.0, 0, n};
+  for (wf::i32 k = t; k < n; k += wf::kSummaryThreads) {
+    const T pivot = lu[matrix + k * (static_cast<wf::i64>(n) + 1)];
+    const R own = wf::size_of(pivot);
     least = wf::min_of(least, own);
     most = wf::max_of(most, own);
+    wf::include(part, wf::as_part(pivot, pivots[b * n + k] != k + 1, k, n));
+  }
+  parts[t] = part;
+  for (int d = wf::kSummaryThreads / 2; d > 0; d /= 2) {
+    __syncthreads();
+    if (t < d) wf::include(parts[t], parts[t + d]);
   }
   least = wf::block_min(least, scratch);
   most = wf::block_max(most, scratch);
-  if (threadIdx.x == 0) {
-    range[2 * static_cast<wf::i64>(blockIdx.y)] = static_cast<double>(least);
-    range[2 * static_cast<wf::i64>(blockIdx.y) + 1] = static_cast<double>(most);
+  if (t == 0) {
+    part = parts[0];
+    const bool zero = part.zero < n;
+    const double norm = sqrt(part.re * part.re + part.im * part.im), keep = zero ? 0.0 : 1.0 / norm;
+    const wf::i64 power = wf::max_of<wf::i64>(-1000000, wf::min_of<wf::i64>(1000000, part.power));
+    const double size = zero ? 0.0 : ldexp(part.mantissa, static_cast<int>(power));
+    sign[b] = wf::entry_of<T>::make(part.re * keep, part.im * keep);
+    const T whole = wf::entry_of<T>::make(part.re * keep * size, part.im * keep * size);
+    value[b] = whole;
+    double* const mine = report + wf::kReport * b;
+    mine[1] = zero ? part.zero : -1;
+    mine[2] = static_cast<double>(least);
+    mine[3] = static_cast<double>(most);
+    mine[4] = zero ? log(0.0) : log(part.mantissa) + static_cast<double>(part.power) * 0.693147180559945309417;
+    mine[5] = static_cast<double>(wf::size_of(whole));
   }
 }
 
