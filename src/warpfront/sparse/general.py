@@ -102,7 +102,8 @@ def singular_message(factor: Factor) -> str:
 
     general = factor.symbolic.general
     assert general is not None
-    rows, cols = zero_pivots(factor)
+    on_device = getattr(factor, "zero_pivots", None)
+    rows, cols = zero_pivots(factor) if on_device is None else on_device()
     text = (
         f"the matrix is singular to working precision: column {factor.column} has no pivot "
         f"(columns {_some(cols)}; rows {_some(rows)})"

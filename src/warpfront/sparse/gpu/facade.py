@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from warpfront.errors import (
 )
 from warpfront.report import FactorRecord, SolveRecord, SolverReport
 from warpfront.sparse.gpu.engine import GpuFactor, Planned, require_gpu
+from warpfront.sparse.gpu.lu_phases import LU_TAKEN, lu_estimates, lu_factor_for, lu_record, take_whole
 from warpfront.sparse.gpu.regroup import WARP_ROWS, regroup
 from warpfront.sparse.gpu.steps import Tolerances
 from warpfront.sparse.parameters import SETTINGS
@@ -70,9 +72,7 @@ class CudaPhases:
             raise NotSupportedError(_NO_DELAY)
         super().__init__(_host_matrix(A), structure, view, "cpu", check, **parameters)  # type: ignore[call-arg]
         if self._system.structure == "G":
-            raise NotSupportedError(
-                "device='cuda' factors symmetric matrices; use device='cpu' for structure 'G'"
-            )
+            take_whole(self._settings)
         if self._values.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
             raise NotSupportedError(
                 f"device='cuda' takes float64 and float32, the matrix is {self._values.dtype}"
@@ -130,7 +130,7 @@ class CudaPhases:
         system = self._system
         self._factor = self._refiner = None
         with clock:
-            pivoting = system.structure != "SPD"
+            pivoting, general = system.structure != "SPD", system.structure == "G"
             if system.open_choice and canonical:
                 from warpfront.sparse.structure import positive_diagonal
 
@@ -145,7 +145,9 @@ class CudaPhases:
         analysis, symbolic = self._report.analysis, self._symbolic
 
         def record(report: SolverReport) -> SolverReport:
-            made = _factor_record(factor, symbolic, method, clock)
+            made = (lu_record if general else partial(_factor_record, method=method))(
+                factor, symbolic, clock=clock
+            )
             return SolverReport(analysis, made, report.solve)
 
         self._report, self._late = SolverReport(analysis), record
@@ -182,28 +184,33 @@ class CudaPhases:
             raise_outcome(self._factor)
         clock = Clock()
         with clock:
-            x = self._solve_device(rhs, on_device, out)
+            x = self._solve_device(rhs, on_device, out, self._side(trans))
         self._record_late(factor, rhs.shape, clock)
         if out is None or on_device:
             return x
         out[...] = x
         return out
 
-    def _solve_device(self, rhs: Any, on_device: bool, out: Any) -> Any:
+    def _side(self, trans: str) -> str:
+        """Which factor goes first: the transpose of a symmetric matrix is the matrix; all are real."""
+        return "T" if trans != "N" and self._system.structure == "G" else "N"
+
+    def _solve_device(self, rhs: Any, on_device: bool, out: Any, side: str) -> Any:
         import cupy
 
         steps = int(self._settings["ir_n_steps"])
         adaptive = self._factor.pivoting and "ir_n_steps" not in self._settings.values
         self._factor.most_steps = MOST_STEPS if adaptive else 0
         if on_device:
-            return self._factor.solve(rhs, steps, None if out is None else as_device_array(out))
-        return self._factor.solve(cupy.asarray(rhs), steps).get()
+            return self._factor.solve(rhs, steps, None if out is None else as_device_array(out), side)
+        return self._factor.solve(cupy.asarray(rhs), steps, trans=side).get()
 
     def _solve_once(self, b: Any, trans: str = "N") -> Any:
         """Unrefined solve for the condition estimate."""
         import cupy
 
-        return self._factor.solve(cupy.asarray(b), 0).get()
+        self._factor.most_steps = 0
+        return self._factor.solve(cupy.asarray(b), 0, trans=self._side(trans)).get()
 
     def _record_late(self, factor: GpuFactor, shape: tuple[int, ...], clock: Clock) -> None:
         tolerance, earlier = float(self._settings["ir_tol"]), self._late
@@ -266,6 +273,8 @@ class CudaPhases:
             raise NotAnalyzedError("memory_estimates before analyze()")
         if self._factor is not None:
             return self._factor.memory, self._factor.memory_slots
+        if self._system.structure == "G":
+            return lu_estimates(self)
         pivoting = self._system.structure != "SPD"
         return Planned.of(self._symbolic, pivoting, self._values.dtype, self._device).estimates()
 
@@ -290,7 +299,9 @@ class CudaPhases:
     def _engine(self, pivoting: bool) -> GpuFactor:
         """Buffers for a rule; made once and kept while pattern and rule stay."""
         s = self._settings
-        _refuse_what_is_not_taken(s)
+        _refuse_what_is_not_taken(s, self._system.structure == "G")
+        if self._system.structure == "G":
+            return lu_factor_for(self)
         scaled = s["scaling"] == "equilibrate" or (s["scaling"] == "auto" and pivoting)
         threshold = float(s["pivot_threshold"]) if "pivot_threshold" in s.values else THRESHOLD
         tolerances = Tolerances(
@@ -313,11 +324,12 @@ _TAKEN = frozenset(
 )  # fmt: skip
 
 
-def _refuse_what_is_not_taken(settings: Any) -> None:
+def _refuse_what_is_not_taken(settings: Any, general: bool) -> None:
     """Settings that only the CPU has are refused by name, never ignored."""
+    taken = _TAKEN | LU_TAKEN if general else _TAKEN
     for name, setting in SETTINGS.items():
         value = settings[name]
-        if name not in _TAKEN and value is not setting.default and value != setting.default:
+        if name not in taken and value is not setting.default and value != setting.default:
             raise NotSupportedError(
                 f"device='cuda' does not take {name}={value!r}; leave it at {setting.default!r}, or use device='cpu'"
             )

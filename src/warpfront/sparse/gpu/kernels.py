@@ -113,7 +113,36 @@ KERNELS = {
     "judge": _spec("vectors.cu", "judge", "scalars state active", "iid"),
     "keep_better": _spec("vectors.cu", "keep_better<{T}, {rhs}>", "state candidate best", "q"),
     "start_solve": _spec("vectors.cu", "start_solve", "state active", "i"),
+    "lu_fronts": _spec(
+        "lu_fronts.cu", "lu_eliminate_fronts<{T}, {threads}>",
+        "items fronts children entries maps values rule panels blocks diagonal pivots stats",
+    ),
+    "lu_assemble": _spec(
+        "lu_assemble.cu", "lu_assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
+    ),
+    "lu_strips": _spec(
+        "lu_strips.cu", "lu_eliminate_strips<{T}>", "items fronts rule panels diagonal pivots work flags stats"
+    ),
+    "lu_update": _spec(
+        "lu_tiles.cu", f"lu_update_tiles<{{T}}, false, {STAGES}>", "items fronts children maps panels blocks diagonal"
+    ),
+    "lu_contribution": _spec(
+        "lu_tiles.cu", f"lu_update_tiles<{{T}}, true, {STAGES}>", "items fronts children maps panels blocks diagonal"
+    ),
+    "lu_start": _spec("lu_values.cu", "lu_start", "flags summary scalars scalars_t quality", "i"),
+    "lu_judge": _spec(
+        "lu_values.cu", "lu_judge_matching<{T}>",
+        "col_ptr slot_row matched original row_exponents col_exponents quality", "qidd",
+    ),
+    "lu_sweep": _spec(
+        "lu_values.cu", "lu_sweep<{T}>", "ptr ind slot original mine theirs to matched_exponents quality", "qi"
+    ),
+    "lu_scale": _spec(
+        "lu_values.cu", "lu_scale<{T}>", "slot_row slot_col row_exponents col_exponents original values scalars", "q"
+    ),
+    "lu_rule": _spec("lu_values.cu", "lu_set_rule<{T}>", "scalars rule summary", "ddddd"),
 }  # fmt: skip
+LU_THREADS = (32, 128, 256)  # of a front held by one warp or block
 
 
 def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
@@ -126,6 +155,8 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
         if name == "fronts":
             names = [spec.expression(dtype, plain, False) for _, plain, _ in CLASSES]
             names += [spec.expression(dtype, pivoted, True) for _, _, pivoted in CLASSES]
+        if name == "lu_fronts":
+            names = [spec.expression(dtype, threads) for threads in LU_THREADS]
         if name in ("forward", "backward"):
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
         if name == "strips":

@@ -1,0 +1,229 @@
+// What the LU kernels share: one warp's elimination with row interchanges, inverses of triangles, products, extend-add.
+//
+// A front's factor is L D U with unit triangles, in two halves of one layout (front.cuh): L at f.panel, U transposed behind
+// it, both column by column below the diagonal, with the inverses of their 32 x 32 diagonal blocks transposed above it.
+// Contribution blocks are two halves as well: the lower triangle packed by columns, behind it the upper one packed by
+// rows. A child's rows keep their order in the parent, so a half is assembled from the children's same half. Sweeps for A
+// take L forward and U backward, sweeps for A^T the other way round.
+// `pivots` holds which row of the front each pivot came from, and for all of the matrix behind that which column, both with
+// the pivot's kind (1, or 0 for a zero pivot, whose column of L and row of U are zero).
+// The rule is that of sparse/numeric/_lu_kernels.py: the diagonal while it is at least a share of the largest entry of its
+// column, else the largest (of equal ones the first; NaN before numbers); refused where an entry of L would pass 1/u.
+// Literature: Duff and Reid (1984), threshold pivoting in unsymmetric fronts.
+#pragma once
+#include "front.cuh"
+
+namespace wf {
+
+enum : int { kShare = kEpsilon + 1 };  // behind the tolerances of front.cuh in the array `rule`
+
+template <typename T>
+struct LuRule {
+  T threshold, zero, doubt, epsilon, share;
+};
+template <typename T>
+WF_DEVICE LuRule<T> lu_rule(const T* rule) {
+  return {rule[kThreshold], rule[kZero], rule[kDoubt], rule[kEpsilon], rule[kShare]};
+}
+
+// What happened to a team's pivots; the same in every thread that decides.
+struct LuCounts {
+  int pivots, perturbed, zeros, doubtful, failed, nonfinite;
+};
+
+WF_DEVICE double lu_size(double a) { return __longlong_as_double(__double_as_longlong(a) & 0x7fffffffffffffffll); }
+WF_DEVICE float lu_size(float a) { return __int_as_float(__float_as_int(a) & 0x7fffffff); }
+WF_DEVICE bool lu_same(double a, double b) { return __double_as_longlong(a) == __double_as_longlong(b); }
+WF_DEVICE bool lu_same(float a, float b) { return __float_as_int(a) == __float_as_int(b); }
+
+// Largest of a warp's sizes, NaN first: bits of non-negative numbers order as unsigned integers do.
+WF_DEVICE double lu_largest(double v) {
+  const u64 bits = static_cast<u64>(__double_as_longlong(v));
+  const u32 high = static_cast<u32>(bits >> 32), top = __reduce_max_sync(kFullMask, high);
+  const u32 low = __reduce_max_sync(kFullMask, high == top ? static_cast<u32>(bits) : 0u);
+  return __longlong_as_double(static_cast<i64>(static_cast<u64>(top) << 32 | low));
+}
+WF_DEVICE float lu_largest(float v) {
+  return __int_as_float(static_cast<int>(__reduce_max_sync(kFullMask, static_cast<u32>(__float_as_int(v)))));
+}
+
+// Where the upper halves begin. The order of the matrix lies in the record's last word.
+WF_DEVICE i64 upper_panel(const Front& f) { return f.panel + static_cast<i64>(f.ld) * f.width; }
+WF_DEVICE i64 upper_block(i64 block, i32 below) { return block + (static_cast<i64>(below) * (below + 1) / 2 + 3) / 4 * 4; }
+WF_DEVICE i64 side_panel(const Front& f, int side) { return side == 0 ? f.panel : upper_panel(f); }
+WF_DEVICE i64 order_of(const Front& f) { return f.unused; }
+
+constexpr u32 kNowhere = 0xffffffffu;
+
+// First place among the lanes that hold the largest; kNowhere where no lane takes part.
+template <typename T>
+WF_DEVICE u32 lu_first(bool open, T size, T largest, int place) {
+  return __reduce_min_sync(kFullMask, open && (lu_same(size, largest) || size != size) ? static_cast<u32>(place) : kNowhere);
+}
+
+// What is done with a column. kRefuse: nothing, it has no acceptable pivot.
+enum : int { kRefuse, kTake, kPerturb, kEmpty };
+
+struct LuChoice {
+  int what, place;
+};
+
+// `diagonal`: size at place k; `top`: largest in the fully summed rows, first at place `at`; `all`: largest in the column.
+// Forced: takes the largest anyhow, perturbed where it is tiny; a column of zeros is empty. Not `whole`: there are rows that
+// are not seen here, so a tiny pivot is perturbed in any case.
+template <typename T>
+WF_DEVICE LuChoice lu_choose(const LuRule<T>& rule, T diagonal, T top, T all, int k, int at, bool force, bool whole) {
+  if (!whole && top <= rule.epsilon) return {kPerturb, at};
+  if (!(all <= rule.zero)) {
+    if (diagonal >= rule.share * all) return {kTake, k};
+    if (!(top < rule.threshold * all)) return {kTake, at};
+  }
+  if (!force) return {kRefuse, k};
+  if (all <= rule.zero || (top == T(0) && rule.epsilon == T(0))) return {kEmpty, at};
+  return {top <= rule.epsilon ? kPerturb : kTake, at};
+}
+
+// Counts one pivot and returns its value; `failed` keeps the first empty column's name.
+template <typename T>
+WF_DEVICE T lu_count(LuCounts& c, const LuRule<T>& rule, int what, T pivot, T all, int name) {
+  if (what == kEmpty) {
+    if (c.failed < 0) c.failed = name;
+    ++c.zeros;
+    return T(0);
+  }
+  if (what == kPerturb) pivot = pivot < T(0) ? -rule.epsilon : rule.epsilon, ++c.perturbed;
+  if (all <= rule.doubt) ++c.doubtful;
+  if (!(pivot - pivot == T(0))) ++c.nonfinite;
+  ++c.pivots;
+  return pivot;
+}
+
+template <typename T>
+WF_DEVICE T lu_inverse(int what, T pivot) { return what == kEmpty ? T(0) : reciprocal(pivot); }
+
+// One warp, lane i: row i of a matrix with `rows` <= 32 rows in r. Eliminates columns 0..width, pivots from the rows before
+// `full`. Rows stay where they are; `place` says where each belongs. Column k of L goes to lower[k * pitch + lane], row k of
+// U from its diagonal on to upper[k * kPitch]. d: lane k's pivot. r: out, columns from `width` on.
+// Returns `width`, or the first column refused. A warp barrier a column separates a row of U from its readers, one more the
+// results from the caller.
+template <bool Force, typename T>
+WF_DEVICE int eliminate_lu_rows(T (&r)[kPanel], int rows, int full, int width, const LuRule<T>& rule, bool whole, T* lower,
+                                int pitch, T* upper, int& place, T& d, LuCounts& counts) {
+  const int lane = lane_id();
+  place = lane, d = T(1);
+  for (int k = 0; k < width; ++k) {
+    const T x = r[0], size = lu_size(x);
+    const bool own = lane < full, open = own && place >= k;
+    const T top = lu_largest(open ? size : T(0));
+    const T all = rows > full ? nan_max(top, lu_largest(!own && lane < rows ? size : T(0))) : top;
+    const u32 at = lu_first(open, size, top, place);
+    const int diagonal = __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == k))) - 1;
+    const T akk = __shfl_sync(kFullMask, size, diagonal);
+    const LuChoice choice = lu_choose(rule, akk, top, all, k, static_cast<int>(at), Force, whole);
+    if (choice.what == kRefuse) {
+      __syncwarp();
+      return k;
+    }
+    const int chosen = __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == choice.place))) - 1;
+    const T pivot = lu_count(counts, rule, choice.what, __shfl_sync(kFullMask, x, chosen), all, k);
+    const T inverse = lu_inverse(choice.what, pivot);
+    T* row = upper + k * kPitch;
+    if (lane == diagonal) place = choice.place;
+    if (lane == chosen) {
+      place = k;
+      WF_UNROLL
+      for (int j = 0; j < kPanel; ++j) row[j] = j == 0 ? pivot : r[j];
+    }
+    if (lane == k) d = pivot;
+    __syncwarp();
+    const T l = (own ? place > k : lane < rows) ? x * inverse : T(0);
+    if (lane < rows) lower[k * pitch + lane] = l;
+    WF_UNROLL
+    for (int j = 1; j < kPanel; ++j) r[j - 1] = fma(-l, row[j], r[j]);
+    r[kPanel - 1] = T(0);
+  }
+  __syncwarp();
+  return width;
+}
+
+// Inverse of a unit lower triangle of order size <= 32, one warp: lane c holds column c. entry(m, k), m > k, reads the
+// triangle; emit(m, v) takes element (m, lane), for every m < size.
+template <typename T, typename Entry, typename Emit>
+WF_DEVICE void invert_unit_lower(int size, Entry entry, Emit emit) {
+  const int lane = lane_id();
+  T y[kPanel];
+  WF_UNROLL
+  for (int j = 0; j < kPanel; ++j) y[j] = j == lane ? T(1) : T(0);
+  for (int k = 0; k < size; ++k) {
+    const T v = y[0];
+    emit(k, v);
+    WF_UNROLL
+    for (int j = 1; j < kPanel; ++j) y[j - 1] = k + j < size ? fma(-entry(k + j, k), v, y[j]) : T(0);
+    y[kPanel - 1] = T(0);
+  }
+}
+
+// acc[n] += A B for a 16 x (8 * N) tile: A column-major (lda), B with its columns ldb apart, `count` <= 32 deep.
+template <int N, typename T>
+WF_DEVICE void multiply_columns(T (&acc)[N][4], const T* a, int lda, const T* b, int ldb, int count) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+  for (int k = 0; k < count; k += 16) {
+    T x[8];
+    WF_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const int p = k + t + 4 * j;
+      x[2 * j] = p < count ? a[p * lda + g] : T(0), x[2 * j + 1] = p < count ? a[p * lda + g + 8] : T(0);
+    }
+    WF_UNROLL
+    for (int n = 0; n < N; ++n) {
+      T y[4];
+      WF_UNROLL
+      for (int j = 0; j < 4; ++j) y[j] = k + t + 4 * j < count ? b[(8 * n + g) * ldb + k + t + 4 * j] : T(0);
+      product(acc[n], x, y);
+    }
+  }
+}
+
+// acc[n] += (A D) B^T for a 16 x (8 * N) tile, 32 deep: A and B column-major, D one value a column.
+template <int N, typename T>
+WF_DEVICE void multiply_weighted(T (&acc)[N][4], const T* a, const T* b, int pitch, const T* d) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; k += 16) {
+    T x[8];
+    WF_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const int p = k + t + 4 * j;
+      x[2 * j] = a[p * pitch + g] * d[p], x[2 * j + 1] = a[p * pitch + g + 8] * d[p];
+    }
+    WF_UNROLL
+    for (int n = 0; n < N; ++n) {
+      T y[4];
+      WF_UNROLL
+      for (int j = 0; j < 4; ++j) y[j] = b[(k + t + 4 * j) * pitch + 8 * n + g];
+      product(acc[n], x, y);
+    }
+  }
+}
+
+// acc += A B^T, 16 x 8 a warp, 32 deep; all column-major.
+template <int N, typename T>
+WF_DEVICE void multiply_plain(T (&acc)[N][4], const T* a, const T* b, int pitch) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; k += 16) {
+    T x[8];
+    WF_UNROLL
+    for (int j = 0; j < 4; ++j)
+      x[2 * j] = a[(k + t + 4 * j) * pitch + g], x[2 * j + 1] = a[(k + t + 4 * j) * pitch + g + 8];
+    WF_UNROLL
+    for (int n = 0; n < N; ++n) {
+      T y[4];
+      WF_UNROLL
+      for (int j = 0; j < 4; ++j) y[j] = b[(k + t + 4 * j) * pitch + 8 * n + g];
+      product(acc[n], x, y);
+    }
+  }
+}
+
+}  // namespace wf

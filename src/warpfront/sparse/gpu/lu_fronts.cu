@@ -1,0 +1,328 @@
+// LU of fronts that fit one team's shared memory: assembled, eliminated with row interchanges and written out in one go.
+//
+// One block takes one item: a whole subtree of small fronts (postordered range, child before parent) or a single front.
+// Threads: 32 for fronts of at most 32 rows, up to 256 for fronts of at most 160 rows; a row a thread.
+// Dynamic shared memory: the front as a padded x padded square, column-major, leading dimension padded + 4.
+// A panel of at most 32 columns lies in registers, a row a thread. Its columns' largest entries are found by warp
+// reductions on bits and one fold of the warps' results; the diagonal's row is laid out before that, so a column costs one
+// barrier, and a second one only where rows are exchanged. A column without an acceptable pivot ends the panel and moves
+// behind the other candidates; what is left when a pass accepts nothing is forced (lu_front.cuh).
+// Barriers: zeroed | entries of A | lower half of the children (columns owned by warps) and upper half | each column: sizes,
+// the diagonal's row | the chosen row | panel stored | interchanges made | triangle inverted | rows of U | trailing
+// update | inverses and halves written out, before the next front of a subtree overwrites.
+#include "lu_pull.cuh"
+
+using namespace wf;
+
+// Where a front's results go.
+template <typename T>
+struct LuTarget {
+  T *panel, *upper, *block, *upper_block, *diagonal;
+  i32 *pivots, *col_pivots;
+};
+
+template <typename T, int Threads>
+struct LuScratch {
+  T line[2][kPanel], other[kPanel], top[2][kWarp], low[2][kWarp], inverse[kPanel * kPitch];
+  T reciprocal[Threads];
+  i32 at[2][kWarp], swap[kPanel];
+  i32 order[Threads], column[Threads], kind[Threads];
+};
+
+template <typename T>
+struct LuScratch<T, kWarp> {
+  T inverse[kPanel * kPitch];  // rows of U while a warp eliminates in registers
+  T line[2][kPanel], other[kPanel], top[2][1], low[2][1], reciprocal[kWarp];
+  i32 at[2][1], swap[kPanel], order[kWarp], column[kWarp], kind[kWarp];
+};
+
+// A front of at most 32 rows in one warp's registers; `a` holds L and U in pivot order afterwards. False: a column was
+// refused, and the front has to be assembled again.
+template <typename T>
+WF_DEVICE bool eliminate_in_warp(T* a, int ld, const Front& f, const LuRule<T>& rule, LuScratch<T, kWarp>& s,
+                                 LuCounts& counts, const LuTarget<T>& to) {
+  const int lane = lane_id();
+  T r[kPanel], d;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) r[k] = k < f.rows && lane < f.rows ? a[k * ld + lane] : T(0);
+  __syncwarp();
+  int place;
+  if (eliminate_lu_rows<false>(r, f.rows, f.width, f.width, rule, true, a, ld, s.inverse, place, d, counts) < f.width)
+    return false;
+  for (int k = 0; k < f.width; ++k) {
+    const T l = lane < f.rows ? a[k * ld + lane] : T(0);
+    __syncwarp();
+    if (place > k && lane < f.rows) a[k * ld + place] = l;
+    if (lane <= k) a[k * ld + lane] = s.inverse[lane * kPitch + k - lane];
+  }
+  WF_UNROLL
+  for (int j = 0; j < kPanel; ++j) {
+    const int k = f.width + j;
+    if (k < f.rows && lane < f.rows) a[k * ld + lane] = lane < f.width ? s.inverse[lane * kPitch + k - lane] : r[j];
+  }
+  if (lane < f.width) {
+    s.order[place] = lane, s.column[lane] = lane, s.kind[lane] = 1, s.reciprocal[lane] = reciprocal(d);
+    to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
+  }
+  __syncwarp();
+  return true;
+}
+
+// Columns from k0 on, at most 32 of the candidates; returns the first one not eliminated. Stores L and U of the panel, and
+// what is left of columns behind a refused one.
+template <int Threads, typename T>
+WF_DEVICE int lu_panel(T* a, int ld, int rows, int width, int k0, int end, bool force, const LuRule<T>& rule,
+                       LuScratch<T, Threads>& s, LuCounts& counts, const LuTarget<T>& to) {
+  constexpr int kWarps = Threads / kWarp;
+  const int i = team_rank<Threads>(), lane = i % kWarp, warp = i / kWarp;
+  T r[kPanel];
+  WF_UNROLL
+  for (int j = 0; j < kPanel; ++j) r[j] = k0 + j < end && i >= k0 && i < rows ? a[(k0 + j) * ld + i] : T(0);
+  int k = k0;
+  for (; k < end; ++k) {
+    const int half = k % 2;
+    T size = lu_size(r[0]);
+    const bool open = i >= k && i < width;
+    T top = lu_largest(open ? size : T(0)), all = lu_largest(i >= width && i < rows ? size : T(0));
+    u32 at = lu_first(open, size, top, i);
+    if (Threads > kWarp && lane == 0) s.top[half][warp] = top, s.low[half][warp] = all, s.at[half][warp] = static_cast<i32>(at);
+    if (i == k) {
+      WF_UNROLL
+      for (int j = 0; j < kPanel; ++j) s.line[half][j] = r[j];
+    }
+    team_sync<Threads>();
+    if (Threads > kWarp) {
+      const bool live = lane < kWarps;
+      const T v = live ? s.top[half][lane] : T(0);
+      const i32 from = live ? s.at[half][lane] : -1;
+      top = lu_largest(v);
+      at = lu_first(from != -1, v, top, from);
+      all = lu_largest(live ? s.low[half][lane] : T(0));
+    }
+    all = nan_max(top, all);
+    const T* row = s.line[half];
+    const LuChoice choice = lu_choose(rule, lu_size(row[0]), top, all, k, static_cast<int>(at), force, true);
+    if (choice.what == kRefuse) break;
+    if (choice.place != k) {
+      if (i == choice.place) {
+        WF_UNROLL
+        for (int j = 0; j < kPanel; ++j) s.other[j] = r[j], r[j] = row[j];
+      }
+      team_sync<Threads>();
+      row = s.other;
+    }
+    const T pivot = lu_count(counts, rule, choice.what, row[0], all, s.column[k]);
+    const T inverse = lu_inverse(choice.what, pivot);
+    if (i == 0) {
+      s.swap[k - k0] = choice.place, s.kind[k] = choice.what == kEmpty ? 0 : 1, s.reciprocal[k] = inverse;
+      to.diagonal[2 * k] = pivot, to.diagonal[2 * k + 1] = T(0);
+    }
+    if (i < end - k) a[(k + i) * ld + k] = i == 0 ? pivot : row[i];
+    const T l = i > k && i < rows ? r[0] * inverse : T(0);
+    if (i > k && i < rows) a[k * ld + i] = l;
+    WF_UNROLL
+    for (int j = 1; j < kPanel; ++j) r[j - 1] = fma(-l, row[j], r[j]);
+    r[kPanel - 1] = T(0);
+    if (Threads == kWarp) team_sync<Threads>();
+  }
+  WF_UNROLL
+  for (int j = 0; j < kPanel; ++j)
+    if (k + j < end && i >= k && i < rows) a[(k + j) * ld + i] = r[j];
+  team_sync<Threads>();
+  return k;
+}
+
+// Interchanges of a panel k0..k1 in the columns that were not in its registers: a column a thread.
+template <int Threads, typename T>
+WF_DEVICE void exchange_rows(T* a, int ld, int rows, int k0, int k1, int end, LuScratch<T, Threads>& s) {
+  for (int c = team_rank<Threads>(); c < rows; c += Threads) {
+    if (c >= k1 && c < end) continue;
+    for (int q = c >= k0 && c < k1 ? c - k0 + 1 : 0; q < k1 - k0; ++q) {
+      const int other = s.swap[q];
+      if (other == k0 + q) continue;
+      T *here = a + c * ld + k0 + q, *there = a + c * ld + other;
+      const T t = *here;
+      *here = *there, *there = t;
+    }
+  }
+  if (team_rank<Threads>() == 0)
+    for (int q = 0; q < k1 - k0; ++q) {
+      const int other = s.swap[q], t = s.order[k0 + q];
+      s.order[k0 + q] = s.order[other], s.order[other] = t;
+    }
+}
+
+// Rows k0..k1 of U in the columns from `end` on, then the trailing matrix.
+template <int Threads, typename T>
+WF_DEVICE void follow_panel(T* a, int ld, int padded, int rows, int k0, int k1, int end, LuScratch<T, Threads>& s) {
+  const int warp = team_rank<Threads>() / kWarp, count = k1 - k0;
+  if (warp == 0) {
+    T* inverse = s.inverse;
+    const int lane = lane_id();
+    for (int k = lane; k < kPanel * kPitch; k += kWarp) inverse[k] = T(0);
+    __syncwarp();
+    invert_unit_lower<T>(count, [&](int m, int k) { return a[(k0 + k) * ld + k0 + m]; },
+                         [&](int m, T v) { if (lane < count) inverse[lane * kPitch + m] = v; });
+  }
+  team_sync<Threads>();
+  for (int j0 = end / 8 * 8 + 8 * warp; j0 < rows; j0 += Threads / kWarp * 8) {
+    T high[1][4] = {}, low[1][4] = {};
+    multiply_columns(high, s.inverse, kPitch, a + j0 * ld + k0, ld, count);
+    multiply_columns(low, s.inverse + 16, kPitch, a + j0 * ld + k0, ld, count);
+    __syncwarp();
+    WF_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const int i = tile_row(e), j = j0 + tile_col(e);
+      if (j >= end && i < count) a[j * ld + k0 + i] = high[0][e];
+      if (j >= end && 16 + i < count) a[j * ld + k0 + 16 + i] = low[0][e];
+    }
+  }
+  team_sync<Threads>();
+  const int row_tiles = padded / 16 - k1 / 16, first = end / 16, col_tiles = padded / 16 - first;
+  for (int tile = warp; tile < row_tiles * col_tiles; tile += Threads / kWarp) {
+    const int i0 = (k1 / 16 + tile % row_tiles) * 16, j0 = (first + tile / row_tiles) * 16;
+    T acc[2][4] = {};
+    multiply_columns(acc, a + k0 * ld + i0, ld, a + j0 * ld + k0, ld, count);
+    WF_UNROLL
+    for (int n = 0; n < 2; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int i = i0 + tile_row(e), j = j0 + 8 * n + tile_col(e);
+        if (j >= end && i >= k1) a[j * ld + i] -= acc[n][e];
+      }
+  }
+  team_sync<Threads>();
+}
+
+// The whole front with refusals: passes over the candidates, the last one forced.
+template <int Threads, typename T>
+WF_DEVICE void eliminate_lu(T* a, int ld, int padded, const Front& f, const LuRule<T>& rule, LuScratch<T, Threads>& s,
+                            LuCounts& counts, const LuTarget<T>& to) {
+  const int rank = team_rank<Threads>();
+  for (int k = rank; k < f.width; k += Threads) s.order[k] = s.column[k] = k;
+  team_sync<Threads>();
+  int k = 0, candidates = f.width, pass_start = 0;
+  bool force = false;
+  while (k < f.width) {
+    const int end = min_of(candidates, k + kPanel);
+    const int next = lu_panel<Threads>(a, ld, f.rows, f.width, k, end, force, rule, s, counts, to);
+    if (next > k) {
+      exchange_rows<Threads>(a, ld, f.rows, k, next, end, s);
+      team_sync<Threads>();
+      if (end < f.rows) follow_panel<Threads>(a, ld, padded, f.rows, k, next, end, s);
+    }
+    if (next < end) {  // refused: behind the other candidates
+      --candidates;
+      for (int i = rank; i < f.rows && candidates > next; i += Threads) {
+        const T t = a[next * ld + i];
+        a[next * ld + i] = a[candidates * ld + i], a[candidates * ld + i] = t;
+      }
+      if (rank == 0) {
+        const i32 t = s.column[next];
+        s.column[next] = s.column[candidates], s.column[candidates] = t;
+      }
+      team_sync<Threads>();
+    }
+    k = next;
+    if (k >= candidates && k < f.width) {
+      force = force || k == pass_start;
+      pass_start = k, candidates = f.width;
+    }
+  }
+}
+
+// Inverses of the diagonal blocks, both halves of panel and contribution block; a column a warp.
+template <int Threads, typename T>
+WF_DEVICE void write_lu(const T* a, int ld, const Front& f, const LuScratch<T, Threads>& s, const LuTarget<T>& to) {
+  const int rank = team_rank<Threads>(), warp = rank / kWarp, lane = rank % kWarp, below = f.rows - f.width;
+  for (int b = warp; b < (f.width + kPanel - 1) / kPanel * 2; b += Threads / kWarp) {
+    const int k0 = b / 2 * kPanel, size = min_of(kPanel, f.width - k0);
+    const T* block = a + k0 * ld + k0;
+    const T* scale = s.reciprocal + k0;
+    T* target = (b % 2 == 0 ? to.panel : to.upper) + static_cast<i64>(k0) * f.ld + k0;
+    auto emit = [&](int m, T v) { if (lane < m) target[static_cast<i64>(m) * f.ld + lane] = v; };
+    if (b % 2 == 0) invert_unit_lower<T>(size, [&](int m, int k) { return block[k * ld + m]; }, emit);
+    else invert_unit_lower<T>(size, [&](int m, int k) { return block[m * ld + k] * scale[k]; }, emit);
+  }
+  for (int j = warp; j < f.rows; j += Threads / kWarp) {
+    if (j < f.width) {
+      T *target = to.panel + static_cast<i64>(j) * f.ld, *upper = to.upper + static_cast<i64>(j) * f.ld;
+      const T scale = s.reciprocal[j];
+      for (int i = j + lane; i < f.rows; i += kWarp) {
+        target[i] = i == j ? T(1) : a[j * ld + i];
+        upper[i] = i == j ? T(1) : a[i * ld + j] * scale;
+      }
+    } else {
+      const int q = j - f.width, at = packed_at(below, q);
+      for (int i = q + lane; i < below; i += kWarp) {
+        to.block[at + i] = a[j * ld + f.width + i];
+        to.upper_block[at + i] = a[(f.width + i) * ld + j];
+      }
+    }
+  }
+  for (int k = rank; k < f.width; k += Threads) {
+    to.pivots[2 * k] = s.order[k], to.col_pivots[2 * k] = s.column[k];
+    to.pivots[2 * k + 1] = to.col_pivots[2 * k + 1] = s.kind[k];
+  }
+}
+
+WF_DEVICE void write_counts(const LuCounts& c, const Front& f, int rank, i32* stats) {
+  if (rank >= kStats) return;
+  stats[rank] = rank == kOnes        ? c.pivots
+                : rank == kPerturbed ? c.perturbed
+                : rank == kZeros     ? c.zeros
+                : rank == kDoubtful  ? c.doubtful
+                : rank == kNonFinite ? c.nonfinite
+                : rank == kFailed    ? (c.failed < 0 ? -1 : static_cast<i32>(f.first) + c.failed)
+                                     : 0;
+}
+
+template <int Threads, typename T>
+WF_DEVICE void assemble_front(T* a, int ld, int padded, const Front& f, const Child* children, const Entry* entries,
+                              const i32* maps, const T* values, const T* blocks) {
+  const int rank = team_rank<Threads>();
+  for (int e = rank; e < padded * ld; e += Threads) a[e] = T(0);
+  team_sync<Threads>();
+  for (i64 e = f.entry0 + rank; e < f.entry1; e += Threads) {
+    const Entry entry = entries[e];  // of the upper half: the slot's complement, place transposed
+    if (entry.slot >= 0) a[entry.col * ld + entry.row] = values[entry.slot];
+    else a[entry.row * ld + entry.col] = values[~entry.slot];
+  }
+  team_sync<Threads>();
+  pull_half<Threads, false>(a, ld, f, children, maps, blocks);
+  pull_half<Threads, true>(a, ld, f, children, maps, blocks);
+  team_sync<Threads>();
+}
+
+WF_DEVICE constexpr int lu_least_blocks(int threads) { return threads == 32 ? 8 : threads == 128 ? 2 : 1; }
+
+template <typename T, int Threads>
+__global__ void __launch_bounds__(Threads, lu_least_blocks(Threads))
+    lu_eliminate_fronts(const Item* items, const Front* fronts, const Child* children, const Entry* entries,
+                        const i32* maps, const T* values, const T* rule, T* panels, T* blocks, T* diagonal, i32* pivots,
+                        i32* stats) {
+  WF_DYNAMIC_SHARED(memory);
+  __shared__ LuScratch<T, Threads> scratch;
+  T* a = reinterpret_cast<T*>(memory);
+  const Item item = items[blockIdx.x];
+  const LuRule<T> tolerances = lu_rule(rule);
+  for (int s = item.front; s <= item.last; ++s) {
+    const Front f = fronts[s];
+    const LuTarget<T> to = {panels + f.panel, panels + upper_panel(f), blocks + f.block,
+                            blocks + upper_block(f.block, f.rows - f.width), diagonal + 2 * f.first, pivots + 2 * f.first, pivots + 2 * (order_of(f) + f.first)};
+    const int padded = (f.rows + 15) / 16 * 16, ld = padded + 4;
+    LuCounts counts = {0, 0, 0, 0, -1, 0};
+    assemble_front<Threads>(a, ld, padded, f, children, entries, maps, values, blocks);
+    bool done = false;
+    if constexpr (Threads == kWarp) {
+      done = eliminate_in_warp(a, ld, f, tolerances, scratch, counts, to);
+      if (!done) {
+        counts = {0, 0, 0, 0, -1, 0};
+        assemble_front<Threads>(a, ld, padded, f, children, entries, maps, values, blocks);
+      }
+    }
+    if (!done) eliminate_lu<Threads>(a, ld, padded, f, tolerances, scratch, counts, to);
+    write_lu<Threads>(a, ld, f, scratch, to);
+    write_counts(counts, f, team_rank<Threads>(), stats + kStats * f.stat);
+    team_sync<Threads>();
+  }
+}

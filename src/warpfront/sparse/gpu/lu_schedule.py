@@ -1,0 +1,291 @@
+"""The GPU plan of an LU: the symmetric plan's fronts and maps, every front in two halves, launches of the LU kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpfront.errors import NotSupportedError
+from warpfront.sparse.analysis.symbolic import Symbolic
+from warpfront.sparse.gpu.schedule import (
+    CHILD,
+    CHUNK,
+    ENTRY,
+    FRONT,
+    ITEM,
+    PACKED_ROWS,
+    PANEL,
+    SUBTREE_FLOPS,
+    SUBTREE_SHARE,
+    TILE,
+    Device,
+    Launch,
+    front_bytes,
+    strip_bytes,
+)
+
+__all__ = ["CLASSES", "PUBLISHED", "LuPlan", "make_lu_plan", "upper_fronts"]
+
+CLASSES = ((32, 32), (64, 128), (160, 256))  # rows of a front up to which a class goes, and its threads
+PUBLISHED = 2 * PANEL * PANEL + PANEL  # words a wide front publishes for each diagonal block
+TILE_BYTES = 2 * 2 * 32 * 68  # of a value's bytes: dynamic shared memory of a tile
+OWN_BYTES = 22528  # shared memory that is left beside a front for the kernel's own
+
+Rows = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class LuPlan:
+    """Everything the device needs but values; what is not explained here is as in `GpuPlan`.
+
+    Attributes
+    ----------
+    entries : record array
+        Of the upper half, the slot's complement with row and column exchanged: every entry lies in a lower triangle.
+    fronts : record array
+        Panels and contribution blocks have room for both halves, one behind the other (``lu_front.cuh``); ``unused`` is
+        the order of the matrix; a wide front has three flags a panel.
+    """
+
+    n: int
+    pivoting: bool
+    fronts: NDArray[Any]
+    children: NDArray[Any]
+    entries: NDArray[Any]
+    items: NDArray[Any]
+    maps: NDArray[np.int32]
+    below_ind: NDArray[np.int32]
+    launches: tuple[Launch, ...]
+    panel_words: int
+    block_words: int
+    work_words: int
+    flag_words: int
+    stat_rows: int
+    parent: NDArray[np.int64]
+    level: NDArray[np.int64]
+    root: NDArray[np.int64]
+    first: NDArray[np.int64]
+    wide: NDArray[np.bool_]
+    flops: NDArray[np.float64]
+    tree: None = None  # solves run level by level
+
+
+def make_lu_plan(
+    symbolic: Symbolic, *, itemsize: int = 8, device: Device | None = None, small_rows: int = 160, chunk: int = CHUNK,
+    subtree_share: float = SUBTREE_SHARE, most_subtree_rows: int = 32,
+) -> LuPlan:  # fmt: skip
+    """Plan an LU; parameters and errors as of `make_plan`."""
+    from warpfront.sparse.analysis._schedule_kernels import node_flops
+    from warpfront.sparse.gpu import _schedule_kernels as kernels
+
+    plan, device = symbolic.plan, device or Device()
+    width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
+    below, count = rows - width, width.size
+    if int(below.max(initial=0)) > PACKED_ROWS:
+        raise NotSupportedError(
+            f"a contribution block has {int(below.max())} rows; the GPU path packs blocks of at most {PACKED_ROWS}"
+        )
+    parent = np.full(count, -1, np.int64)
+    parent[plan.child_ind] = np.repeat(np.arange(count), np.diff(plan.child_ptr))
+    flops = node_flops(plan.node_ptr, rows)
+    cap = max(subtree_share * float(flops.sum()), SUBTREE_FLOPS)
+    root, first, weight = kernels.subtrees(parent, rows, flops, most_subtree_rows, cap)
+    level = kernels.levels(parent, root)
+    wide = rows > _largest_small(device, itemsize, small_rows)
+    panels = np.where(wide, -(-width // PANEL), 1)
+    fronts = np.zeros(count, FRONT)
+    fronts["rows"], fronts["width"], fronts["ld"] = rows, width, (rows + 3) // 4 * 4
+    fronts["first"], fronts["unused"] = plan.node_ptr[:-1], symbolic.n
+    fronts["entry0"], fronts["entry1"] = plan.a_ptr[:-1], plan.a_ptr[1:]
+    fronts["child0"], fronts["child1"] = plan.child_ptr[:-1], plan.child_ptr[1:]
+    fronts["panel"], panel_words = _places(2 * fronts["ld"].astype(np.int64) * width)
+    fronts["block"], block_words = _places(2 * ((below * (below + 1) // 2 + 3) // 4 * 4))
+    fronts["work"], work_words = _places(np.where(wide, panels * PUBLISHED, 0))
+    flag, flag_words = _places(np.where(wide, 3 * panels, 0))
+    stat, stat_rows = _places(panels)
+    if max(flag_words, stat_rows, symbolic.n) >= 2**31 - 4:
+        raise NotSupportedError("the matrix has more panels than 32 bits number")
+    fronts["flag"], fronts["stat"] = flag + 4, stat
+    below_ptr = np.concatenate([[0], np.cumsum(below)]).astype(np.int64)
+    bins = np.where(parent >= 0, -(-rows[np.maximum(parent, 0)] // 32) + 1, 0) if count else below
+    range_at, range_words = _places(bins)
+    maps = np.zeros(int(below_ptr[-1]) + range_words, np.int32)
+    below_ind = np.zeros(max(int(below_ptr[-1]), 1), np.int32)
+    kernels.gather_below(plan.front_ptr, width, plan.asm_map, below_ptr, maps)
+    kernels.gather_below(plan.front_ptr, width, plan.front_ind, below_ptr, below_ind)
+    kernels.ranges(parent, rows, below_ptr, maps, range_at + below_ptr[-1], maps)
+    children = np.zeros(plan.child_ind.size, CHILD)
+    kids = plan.child_ind
+    fronts["map"] = below_ptr[:-1]
+    children["block"], children["map"] = fronts["block"][kids], below_ptr[kids]
+    children["range"] = range_at[kids] + below_ptr[-1]
+    children["below"], children["front"] = below[kids], kids
+    entries = np.zeros(plan.a_slot.size, ENTRY)
+    entries["slot"] = np.where(plan.a_row >= plan.a_col, plan.a_slot, ~plan.a_slot)
+    entries["row"], entries["col"] = np.maximum(plan.a_row, plan.a_col), np.minimum(plan.a_row, plan.a_col)
+    made = _Launches(fronts, entries["col"], (parent, level, root, first, wide), itemsize, chunk)
+    made.build(np.where(root >= 0, weight, flops))
+    return LuPlan(
+        symbolic.n, True, fronts, children, entries, made.all_items(), maps, below_ind, tuple(made.launches),
+        panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first, wide, flops,
+    )  # fmt: skip
+
+
+def upper_fronts(plan: LuPlan) -> NDArray[Any]:
+    """Fronts whose panels are the upper halves, for the sweeps."""
+    fronts = plan.fronts.copy()
+    fronts["panel"] += fronts["ld"].astype(np.int64) * fronts["width"]
+    return fronts
+
+
+def _places(sizes: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return ends - sizes, int(ends[-1]) if ends.size else 0
+
+
+def _largest_small(device: Device, itemsize: int, most: int) -> int:
+    """Rows of the largest front that one block's shared memory takes."""
+    steps = (32, 64, 96, 128, 160)
+    fitting = [r for r in steps if r <= most and front_bytes(r, itemsize) + OWN_BYTES <= device.shared_bytes]
+    return fitting[-1] if fitting else min(32, most)
+
+
+class _Launches:
+    """Builds the items and launches, level by level: classes of small fronts, then the wide ones."""
+
+    def __init__(
+        self,
+        fronts: NDArray[Any],
+        a_col: NDArray[Any],
+        tree: tuple[NDArray[Any], ...],
+        itemsize: int,
+        chunk: int,
+    ) -> None:
+        self.fronts, self.a_col, self.itemsize, self.chunk = fronts, a_col, itemsize, chunk
+        self.parent, self.level, self.root, self.first, self.wide = tree
+        self.launches: list[Launch] = []
+        self.items: list[NDArray[Any]] = []
+        self.count = 0
+
+    def all_items(self) -> NDArray[Any]:
+        return np.concatenate(self.items) if self.items else np.zeros(1, ITEM)
+
+    def add(self, kernel: str, threads: int, shared: int, rows: Rows, after: set[int], level: int) -> int:
+        """Append a launch with one item a block; returns its number."""
+        self.items.append(np.array(rows, np.int32).reshape(-1, 8).view(ITEM).reshape(-1))
+        waits = tuple(sorted(after))
+        self.launches.append(Launch(kernel, threads, len(rows), shared, self.count, waits, level))
+        self.count += len(rows)
+        return len(self.launches) - 1
+
+    def build(self, work: NDArray[Any]) -> None:
+        """Make all launches; ``work`` decides what starts first in one."""
+        root = self.root
+        waits: list[set[int]] = [set() for _ in range(root.size)]
+        order = np.lexsort((-work, self.level))
+        order = order[((root < 0) | (root == np.arange(root.size)))[order]]
+        for level in range(int(self.level.max(initial=-1)) + 1):
+            here = order[self.level[order] == level]
+            done: dict[int, int] = {}
+            for group, threads in self.classes(here):
+                after = set().union(*(waits[s] for s in group if root[s] < 0))
+                items: Rows = [
+                    (int(self.first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group
+                ]
+                most = max(int(self.fronts["rows"][a[0] : a[1] + 1].max()) for a in items)
+                number = self.add("lu_fronts", threads, front_bytes(most, self.itemsize), items, after, level)
+                done.update(dict.fromkeys(group, number))
+            wide = here[self.wide[here]].tolist()
+            if wide:
+                number = self.wide_fronts(wide, set().union(*(waits[s] for s in wide)), level)
+                done.update(dict.fromkeys(wide, number))
+            for s, number in done.items():
+                if self.parent[s] >= 0:
+                    waits[self.parent[s]].add(number)
+
+    def classes(self, here: NDArray[Any]) -> list[tuple[list[int], int]]:
+        """Small fronts of a level by class: fronts and threads."""
+        rows, least, found = self.fronts["rows"][here], 0, []
+        for most, threads in CLASSES:
+            group = here[(rows > least) & (rows <= most) & ~self.wide[here]].tolist()
+            least = most
+            if group:
+                found.append((group, threads))
+        return found
+
+    def wide_fronts(self, group: list[int], after: set[int], level: int) -> int:
+        """Assembly, then chunk by chunk strips and the update behind them, then contribution blocks."""
+        fronts = self.fronts
+        items: Rows = [item for s in group for item in self.assembly_items(s)]
+        last = self.add("lu_assemble", 128, 0, items, after, level)
+        widest, tile = int(fronts["width"][group].max()), TILE_BYTES * self.itemsize
+        for begin in range(0, widest, self.chunk):
+            live = [s for s in group if fronts["width"][s] > begin]
+            end = begin + self.chunk
+            shared = strip_bytes(min(self.chunk, widest - begin), self.itemsize)
+            last = self.add("lu_strips", 256, shared, self.strip_items(live, begin), {last}, level)
+            items = [
+                item for s in live for item in self.tile_items(s, end, int(fronts["width"][s]), begin, end)
+            ]
+            if items:
+                last = self.add("lu_update", 128, tile, items, {last}, level)
+        items = []
+        for s in group:
+            width, rows = int(fronts["width"][s]), int(fronts["rows"][s])
+            if rows > width:
+                items += self.tile_items(s, width // TILE * TILE, rows, 0, width)
+        final = self.add("lu_contribution", 128, tile, items, {last}, level) if items else last
+        moved: Rows = [
+            (s, 0, row, 0, row, 0, 0, 0)
+            for s in group
+            for row in range(PANEL, int(fronts["width"][s]), PANEL)
+        ]
+        if moved:
+            self.add("order", 256, 0, moved, {last}, level)
+        return final
+
+    def assembly_items(self, s: int) -> Rows:
+        f = self.fronts[s]
+        columns = self.a_col[int(f["entry0"]) : int(f["entry1"])]
+        items: Rows = []
+        for col in range(0, int(f["width"]), PANEL):
+            e0, e1 = np.searchsorted(columns, [col, col + PANEL])
+            items += [
+                (s, side, row, col, 0, int(e0), int(e1), 0)
+                for side in (0, 1)
+                for row in range(col // TILE * TILE, int(f["rows"]), TILE)
+            ]
+        return items
+
+    def strip_items(self, live: list[int], begin: int) -> Rows:
+        """Strips with a panel first, by panel; the upper side's before the lower one's, which waits for it."""
+        diagonal: list[tuple[int, int, tuple[int, ...]]] = []
+        rest: Rows = []
+        for s in live:
+            width, rows = int(self.fronts["width"][s]), int(self.fronts["rows"][s])
+            end = min(width, begin + self.chunk)
+            blocks = -(-(end - begin) // PANEL)
+            for i in range(blocks):
+                row = begin + i * PANEL
+                for side in (1, 0) if i else (0,):
+                    item = (s, min(end, row + PANEL), row, begin, end, blocks, side, i)
+                    diagonal.append((i, 1 - side, item))
+            rest += [
+                (s, min(rows, row + PANEL), row, begin, end, blocks, side, blocks)
+                for row in range(end, rows, PANEL)
+                for side in (1, 0)
+            ]
+        return [item for *_, item in sorted(diagonal)] + rest
+
+    def tile_items(self, s: int, begin: int, end: int, k0: int, k1: int) -> Rows:
+        """Tiles of both halves' lower triangles, columns begin..end, all rows of the front from there on."""
+        rows = int(self.fronts["rows"][s])
+        return [
+            (s, side, row, col, min(end, col + TILE), k0, k1, 0)
+            for col in range(begin, end, TILE)
+            for row in range(col, rows, TILE)
+            for side in (0, 1)
+        ]

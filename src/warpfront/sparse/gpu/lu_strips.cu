@@ -1,0 +1,204 @@
+// LU of a chunk of columns of the wide fronts of one level: dataflow between strips of 32 rows of either half.
+//
+// A half is what lu_front.cuh calls so: side 0 the lower triangle, side 1 the upper one transposed; an item names its side in
+// `e1`. What strips.cu says about chunks and blocks holds for either side.
+// One block of 256 threads owns 32 rows of one side and all columns of a chunk in shared memory. The lower strip of a panel also
+// owns its diagonal block. For each panel before it a strip waits for the published block, forms
+//   side 0: L D = S V,        V: the diagonal block's U, inverted (unit), its rows scaled by D on the way to L
+//   side 1: (D U)^T = S P^T W,  W: L of the diagonal block, inverted and transposed; P its interchanges
+// announces its rows, and updates its columns behind with the rows of the other side's strips there. Rows of one side wait for
+// rows of the other with a smaller index, and the diagonal block's strip for its own other side, which comes just before it:
+// blocks start in the order in which they are waited for. Pivots are sought in the 32 rows of the diagonal block.
+// Flags of a front: a word a diagonal block, a word a strip of side 0, a word a strip of side 1; epochs as in strips.cu.
+// Barriers of a panel: published block landed | rows formed, before S_p is overwritten | rows stored, before they are
+// announced and read | neighbours' rows landed | multiplied, before the next load overwrites them. Of a diagonal block:
+// eliminated | inverses published, before they are announced.
+#include "lu_front.cuh"
+
+using namespace wf;
+
+constexpr int kStripThreads = 256, kBlockSize = kPanel * kPitch, kNeighbours = 4;
+constexpr int kHalf = kPanel * kPanel, kPublished = 2 * kHalf + kPanel;  // V, P^T W, reciprocals of D
+
+template <typename T>
+struct LuBlock {
+  T upper[kPanel * kPitch];  // rows of U, each from its diagonal on
+  T reciprocal[kPanel];
+  i32 order[kPanel];
+};
+
+template <typename T>
+struct Strip {
+  Item item;
+  Front f;
+  T *s, *m, *near, *panel;
+  const T *others, *published;
+  u32 *block_done, *mine_done, *others_done, base;
+  int columns, owned;
+};
+
+// Rows of a panel: S_p M, 16 rows x 8 columns a warp; as they are to S, divided by the pivots to the panel.
+template <typename T>
+WF_DEVICE void form_rows(const Strip<T>& x, int p, const T* reciprocals) {
+  const int warp = threadIdx.x / kWarp, i0 = warp % 2 * 16, n0 = warp / 2 * 8;
+  T* rows = x.s + p * kBlockSize;
+  T acc[1][4] = {};
+  multiply_plain(acc, rows + i0, x.m + n0, kPitch);
+  __syncthreads();
+  WF_UNROLL
+  for (int e = 0; e < 4; ++e) {
+    const int i = i0 + tile_row(e), n = n0 + tile_col(e), col = p * kPanel + n, row = x.item.row + i;
+    rows[n * kPitch + i] = acc[0][e];
+    if (row < x.item.last && col < x.columns)
+      x.panel[static_cast<i64>(x.item.col + col) * x.f.ld + row] = acc[0][e] * reciprocals[n];
+  }
+}
+
+// Columns q0..q0+count of blocks of 32 behind panel p: S_q -= S_p (rows q of the other side)^T.
+template <typename T>
+WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count) {
+  constexpr int kPer = 16 / static_cast<int>(sizeof(T)), kPieces32 = kPanel / kPer;
+  const int thread = threadIdx.x, warp = thread / kWarp;
+  if (thread < count) signal_wait(x.others_done + q0 + thread, x.base + p + 1);
+  __syncthreads();
+  for (int c = thread; c < count * kPanel * kPieces32; c += kStripThreads) {
+    const int b = c / (kPanel * kPieces32), k = c / kPieces32 % kPanel, n = c % kPieces32 * kPer;
+    const int row = x.item.col + (q0 + b) * kPanel + n, left = x.item.end - row;
+    const bool inside = left > 0 && p * kPanel + k < x.columns;
+    const T* from = x.others + (inside ? static_cast<i64>(x.item.col + p * kPanel + k) * x.f.ld + row : 0);
+    cp_async16(x.near + b * kBlockSize + k * kPitch + n, from, inside ? static_cast<u32>(min_of(kPer, left) * sizeof(T)) : 0u);
+  }
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncthreads();
+  const int b = warp / 2, i0 = warp % 2 * 16;
+  if (b < count) {
+    T acc[4][4] = {};
+    multiply_plain(acc, x.s + p * kBlockSize + i0, x.near + b * kBlockSize, kPitch);
+    T* target = x.s + (q0 + b) * kBlockSize;
+    WF_UNROLL
+    for (int n = 0; n < 4; ++n)
+      for (int e = 0; e < 4; ++e) target[(8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[n][e];
+  }
+  __syncthreads();
+}
+
+// The diagonal block: eliminated by one warp, inverted by two, published.
+template <typename T>
+WF_DEVICE void finish_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>& s, T* published, T* upper, T* diagonal,
+                            i32* pivots, i32* stats) {
+  const int lane = lane_id(), warp = threadIdx.x / kWarp, index = x.item.index;
+  const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
+  T *block = x.s + index * kBlockSize, *lower = x.near;  // L in pivot order
+  if (warp == 0) {
+    T r[kPanel], d;
+    int place;
+    WF_UNROLL
+    for (int k = 0; k < kPanel; ++k) r[k] = lane < size && k < size ? block[k * kPitch + lane] : T(0);
+    __syncwarp();
+    const bool whole = k0 + size == x.f.rows;
+    LuCounts c = {0, 0, 0, 0, -1, 0};
+    eliminate_lu_rows<true>(r, size, size, size, rule, whole, block, kPitch, s.upper, place, d, c);
+    for (int k = 0; k < size; ++k)
+      if (lane < size && place > k) lower[k * kPitch + place] = block[k * kPitch + lane];
+    const bool empty = d == T(0);
+    if (lane < size) {
+      s.order[place] = lane, s.reciprocal[lane] = empty ? T(0) : reciprocal(d);
+      diagonal[2 * lane] = d, diagonal[2 * lane + 1] = T(0);
+    }
+    __syncwarp();
+    if (lane < size) {
+      i32* columns = pivots + 2 * order_of(x.f);
+      pivots[2 * lane] = k0 + s.order[lane], columns[2 * lane] = k0 + lane;
+      pivots[2 * lane + 1] = columns[2 * lane + 1] = empty ? 0 : 1;
+    } else {
+      s.order[lane] = lane, s.reciprocal[lane] = T(0);
+    }
+    published[2 * kHalf + lane] = lane < size && !empty ? reciprocal(d) : T(0);
+    if (lane < kStats)
+      stats[lane] = lane == kOnes ? c.pivots : lane == kPerturbed ? c.perturbed : lane == kZeros ? c.zeros
+                  : lane == kDoubtful ? c.doubtful : lane == kNonFinite ? c.nonfinite
+                  : lane == kFailed ? (c.failed < 0 ? -1 : static_cast<i32>(x.f.first) + k0 + c.failed) : 0;
+  }
+  __syncthreads();
+  const i64 ld = x.f.ld;
+  if (warp == 0) {
+    // U inverted: element (m, n), m < n, is element (n, m) of the inverse of U transposed, which is what is emitted.
+    T* v = published;
+    T* target = upper + k0 * ld + k0;
+    for (int k = 0; k < kPanel; ++k) v[k * kPanel + lane] = T(0);
+    __syncwarp();
+    invert_unit_lower<T>(size, [&](int m, int k) { return s.upper[k * kPitch + m - k] * s.reciprocal[k]; }, [&](int m, T e) {
+      if (lane < size) v[lane * kPanel + m] = e;
+      if (lane < m) target[m * ld + lane] = e;
+    });
+    for (int k = 0; k < size; ++k)
+      if (lane >= k && lane < size) target[k * ld + lane] = lane == k ? T(1) : s.upper[k * kPitch + lane - k] * s.reciprocal[k];
+  } else if (warp == 1) {
+    T* w = published + kHalf;
+    T* target = x.panel + k0 * ld + k0;
+    for (int k = 0; k < kPanel; ++k) w[k * kPanel + lane] = T(0);
+    __syncwarp();
+    invert_unit_lower<T>(size, [&](int m, int k) { return lower[k * kPitch + m]; }, [&](int m, T e) {
+      if (lane < size) w[s.order[lane] * kPanel + m] = e;
+      if (lane < m) target[m * ld + lane] = e;
+    });
+    for (int k = 0; k < size; ++k)
+      if (lane >= k && lane < size) target[k * ld + lane] = lane == k ? T(1) : lower[k * kPitch + lane];
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) signal_set(x.block_done + index, x.base + 1);
+}
+
+template <typename T>
+WF_DEVICE void load_strip(const Strip<T>& x) {
+  const int lane = lane_id(), warp = threadIdx.x / kWarp;
+  for (int c = warp; c < (x.owned + 1) * kPanel; c += kStripThreads / kWarp) {
+    const int row = x.item.row + lane, col = x.item.col + c;
+    T v = T(0);
+    if (row < x.item.last && c < x.columns)
+      v = row >= col ? x.panel[static_cast<i64>(col) * x.f.ld + row] : x.others[static_cast<i64>(row) * x.f.ld + col];
+    x.s[c / kPanel * kBlockSize + c % kPanel * kPitch + lane] = v;
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kStripThreads, 1)
+    lu_eliminate_strips(const Item* items, const Front* fronts, const T* rule, T* panels, T* diagonal, i32* pivots,
+                        T* published, u32* flags, i32* stats) {
+  WF_DYNAMIC_SHARED(memory);
+  __shared__ LuBlock<T> scratch;
+  __shared__ T reciprocals[kPanel];
+  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
+  Strip<T> x;
+  x.item = items[blockIdx.x], x.f = fronts[x.item.front];
+  const int blocks = x.item.e0, index = x.item.index, side = x.item.e1, first = x.item.col / kPanel;
+  const int all = (x.f.width + kPanel - 1) / kPanel;
+  x.m = reinterpret_cast<T*>(memory), x.near = x.m + kBlockSize, x.s = x.near + kNeighbours * kBlockSize;
+  x.panel = panels + side_panel(x.f, side), x.others = panels + side_panel(x.f, 1 - side);
+  T* work = published + x.f.work + static_cast<i64>(first) * kPublished;
+  x.block_done = flags + x.f.flag + first;
+  x.mine_done = flags + x.f.flag + (1 + side) * all + first, x.others_done = flags + x.f.flag + (2 - side) * all + first;
+  x.base = 64 * flags[0], x.columns = x.item.end - x.item.col;
+  x.owned = side == 0 ? min_of(index, blocks - 1) : min_of(index, blocks) - 1;
+  load_strip(x);
+  for (int p = 0; p < index && p < blocks; ++p) {
+    if (thread == 0) signal_wait(x.block_done + p, x.base + 1);
+    __syncthreads();
+    const T* from = work + static_cast<i64>(p) * kPublished;
+    WF_UNROLL
+    for (int k = 0; k < kPanel; k += kStripThreads / kWarp)
+      x.m[(k + warp) * kPitch + lane] = from[side * kHalf + (k + warp) * kPanel + lane];
+    if (warp == 0) reciprocals[lane] = from[2 * kHalf + lane];
+    __syncthreads();
+    form_rows(x, p, reciprocals);
+    __syncthreads();
+    if (index < blocks && thread == 0) signal_set(x.mine_done + index, x.base + p + 1);
+    for (int q = p + 1; q <= x.owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, x.owned - q + 1));
+  }
+  __syncthreads();
+  if (side == 1 || index >= blocks) return;
+  const i64 at = x.f.first + x.item.col + index * kPanel;
+  finish_block(x, lu_rule(rule), scratch, work + static_cast<i64>(index) * kPublished, panels + upper_panel(x.f),
+               diagonal + 2 * at, pivots + 2 * at, stats + kStats * (x.f.stat + first + index));
+}
