@@ -28,14 +28,16 @@ __all__ = [
 
 SOURCE = Path(__file__).parent / "lu_panel.cu"
 ALONE, CLUSTER, GRID = 0, 1, 2
-ALONE_ROWS, RANK_THREADS, MAX_RANKS = 512, 256, 8
+MAX_RANKS, MAX_SLOTS = 8, 64
 WIDTH, NARROW = 32, 16  # columns of a panel; narrower where a thread's rows would not fit its registers
-# Rows a thread and columns of a panel: 128 registers of data at most.
+# Threads of a block, rows a thread, columns: 128 registers of data at most. Few warps with several rows each search,
+# publish and read a column for less than many with one.
+ALONE_SHAPE = {"float32": (128, 4, WIDTH), "float64": (256, 2, WIDTH)}
 SHAPES = {
-    "float32": ((1, WIDTH), (2, WIDTH), (4, WIDTH)),
-    "float64": ((1, WIDTH), (2, WIDTH), (4, NARROW)),
+    "float32": ((128, 1, WIDTH), (128, 2, WIDTH), (128, 4, WIDTH), (256, 4, WIDTH)),
+    "float64": ((128, 1, WIDTH), (128, 2, WIDTH), (256, 2, WIDTH), (256, 4, NARROW)),
 }
-MAX_ORDER = MAX_RANKS * RANK_THREADS * 4
+MAX_ORDER = 8192
 MAX_ORDER_SOLVE = 16384  # two integers a row in shared memory
 CUDA_TYPES = {"float32": "float", "float64": "double"}
 ITEM_BYTES = {"float32": 4, "float64": 8}
@@ -77,7 +79,7 @@ def solves(dtype: str, n: int) -> bool:
 
 def panel_width(dtype: str, rows: int) -> int:
     """Return the columns of the panels of a block column with this many rows."""
-    return next(width for each, width in SHAPES[dtype] if each * MAX_RANKS * RANK_THREADS >= rows)
+    return next(width for threads, each, width in SHAPES[dtype] if threads * each * MAX_RANKS >= rows)
 
 
 def outer_width(n: int) -> int:
@@ -85,32 +87,32 @@ def outer_width(n: int) -> int:
     return n if n <= 2048 else 256
 
 
-def plan_panel(
-    dtype: str,
-    rows: int,
-    width: int,
-    clusters: bool,
-    *,
-    threads: int = RANK_THREADS,
-    alone_rows: int = ALONE_ROWS,
-) -> PanelPlan:
-    """Plan a panel of ``width`` columns. ``threads`` and ``alone_rows`` are for tests at small sizes."""
+def plan_panel(dtype: str, rows: int, width: int, clusters: bool) -> PanelPlan:
+    """Plan a panel of ``width`` columns."""
     kind = CUDA_TYPES[dtype]
-    if rows <= alone_rows and width == WIDTH:
-        return PanelPlan(f"lu_panel<{kind}, 1, {WIDTH}, {ALONE}>", ALONE, 1, -(-rows // 32) * 32)
-    ranks = min(MAX_RANKS, -(-rows // threads))
-    each = next(e for e, w in SHAPES[dtype] if w == width and e * ranks * threads >= rows)
+    threads, each, wide = ALONE_SHAPE[dtype]
+    if rows <= threads * each and width == wide:
+        warps = -(-rows // (32 * each))
+        return PanelPlan(f"lu_panel<{kind}, {each}, {wide}, {ALONE}>", ALONE, 1, 32 * warps)
+    threads, each, _ = next(
+        one for one in SHAPES[dtype] if one[2] == width and one[0] * one[1] * MAX_RANKS >= rows
+    )
     way = CLUSTER if clusters else GRID
-    return PanelPlan(f"lu_panel<{kind}, {each}, {width}, {way}>", way, ranks, threads)
+    return PanelPlan(f"lu_panel<{kind}, {each}, {width}, {way}>", way, -(-rows // (threads * each)), threads)
+
+
+def _registers(shapes: tuple[tuple[int, int, int], ...]) -> list[tuple[int, int]]:
+    """Rows a thread and columns, each pair once."""
+    return list(dict.fromkeys((each, width) for _, each, width in shapes))
 
 
 def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return all that can be launched: (file, expressions, least architecture)."""
     found: list[tuple[Path, tuple[str, ...], int]] = []
     for way, least in ((GRID, 75), (CLUSTER, 90)):
-        names = [f"lu_panel<{CUDA_TYPES[d]}, {r}, {w}, {way}>" for d, all_ in SHAPES.items() for r, w in all_]
-        found.append((SOURCE, tuple(names), least))
-    names = [f"lu_panel<{kind}, 1, {WIDTH}, {ALONE}>" for kind in CUDA_TYPES.values()]
+        shapes = [(CUDA_TYPES[dtype], r, w) for dtype, all_ in SHAPES.items() for r, w in _registers(all_)]
+        found.append((SOURCE, tuple(f"lu_panel<{kind}, {r}, {w}, {way}>" for kind, r, w in shapes), least))
+    names = [f"lu_panel<{CUDA_TYPES[d]}, {r}, {w}, {ALONE}>" for d, (_, r, w) in ALONE_SHAPE.items()]
     names += [
         f"lu_rows<{CUDA_TYPES[d]}, {w}>" for d, all_ in SHAPES.items() for w in sorted({s[1] for s in all_})
     ]
@@ -200,8 +202,8 @@ def steps(n: int, dtype: str, outer: int) -> Iterator[Step]:
 def scratch(n: int, batch: int, dtype: str, outer: int) -> tuple[int, int]:
     """Return the integers that all lists of moves take, and the bytes of the mailboxes."""
     panels = sum(step.kind == "panel" for step in steps(n, dtype, outer))
-    mailbox = 2 * MAX_RANKS * (WIDTH * ITEM_BYTES[dtype] + ITEM_BYTES[dtype] + 4)
-    return panels * batch * 4 * WIDTH, (mailbox + 15) // 16 * 16 * batch
+    mailbox = 2 * MAX_SLOTS * (WIDTH * ITEM_BYTES[dtype] + 16)
+    return panels * batch * 4 * WIDTH, mailbox * batch
 
 
 def factor_on(lu: Any, pivots: Any, room: Any, routines: Any, stream: int, outer: int | None = None) -> None:

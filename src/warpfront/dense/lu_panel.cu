@@ -5,30 +5,33 @@
 // blockIdx.y. A thread owns R whole rows for good: rows do not move, a thread keeps the place its row has come to and
 // writes it there at the end. The W entries of a row turn by one register a column, so that the loop over columns has
 // one body: entry 0 is the current column, the factor goes in at the other end, and after W columns all stand where
-// they began. A column costs a search over the warps and blocks, whose candidates bring their row along, one barrier of
-// the block and one of the blocks, and W - 1 products a row.
+// they began. A column costs a search in each warp, whose candidate brings its row along, one exchange, and W - 1
+// products a row.
 // lu_rows: a warp owns Cols columns outside the panel. It gathers the moved entries of a column, solves with the panel's
 // unit triangle in registers (lane i holds row i of it) where the column is right of the panel, and scatters.
 // lu_triangle: the same with a triangle of finished factors and columns of another matrix, for inverses of a batch.
 // lu_order: all interchanges as one order of rows; one block a matrix, thread 0 follows them in shared memory.
 //
-// Shared layout of lu_panel: `warps`, each warp's largest entry with its place and row; `mail`, the same of each block.
-// Both twice, for columns in turn: a half is written again two columns later, after a barrier that its readers passed.
-// Barriers: per column __syncthreads between the warps' candidates and their reads, and panel_barrier between the
-// blocks' and theirs. One panel_barrier after the rows are read: a block writes into another's memory, and at the end
-// over rows another has read. lu_rows: __syncwarp between gathering and scattering a column.
+// Shared layout of lu_panel: `mail`, every warp's candidate (its row, its size and place), twice, for columns in turn;
+// `stage`, a row on its way to other blocks; `arrived`, an mbarrier for each half of the mail (way_cluster).
+// Barriers: per column, alone, __syncthreads between the candidates and their reads; in a cluster, the arrival of all
+// candidates of the column. That is enough for two halves: a warp sends its candidate for column j + 1 when it has read
+// those of column j, and nobody sends for j + 2, into the half of j, before all of j + 1 have come. __syncwarp between
+// the lane that writes a row and those that send it. At the start one barrier of all blocks: nobody sends to a block
+// that does not run yet, and at the end nobody writes over rows that another has yet to read. lu_rows: __syncwarp between
+// gathering and scattering a column.
 //
 // Literature: LAPACK's getf2 for the pivot rule (the first of the largest); Toledo, Locality of reference in LU
-// decomposition with partial pivoting (SIAM J. Matrix Anal. Appl. 18, 1997) for blocking. Fixed rows and turning
-// registers are this file's own.
+// decomposition with partial pivoting (SIAM J. Matrix Anal. Appl. 18, 1997) for blocking. Fixed rows, turning registers
+// and the exchange are this file's own.
 #include "cluster.cuh"
 #include "types.cuh"
 #include "warp.cuh"
 
 namespace wf {
 
-[[maybe_unused]] constexpr int kPanelWarps = 16;
-[[maybe_unused]] constexpr int kPanelRanks = 8;
+[[maybe_unused]] constexpr int kPanelWarps = 8;  // of a block at most
+[[maybe_unused]] constexpr int kPanelSlots = 64;  // warps of all blocks at most
 [[maybe_unused]] constexpr int kList = 128;  // integers of one list of moves: 4 of the widest panel's columns
 [[maybe_unused]] constexpr int kRowsThreads = 128;
 [[maybe_unused]] constexpr int kRowsColumns = 4;
@@ -63,20 +66,13 @@ WF_DEVICE indexed<double> first_largest(indexed<double> own) {
 #endif
 }
 
-// Candidates of one column: rows with their largest entry and its place, twice.
+// Candidates of one column, twice: a warp's row, and a pair of its largest entry and that entry's place (-1: none).
 template <typename T, int W, int Slots>
 struct alignas(16) candidates {
   T row[2][Slots][W];
-  T size[2][Slots];
-  i32 place[2][Slots];
+  pack<T> key[2][Slots];
 };
 
-template <typename T>
-struct alignas(16) pack {
-  T v[16 / sizeof(T)];
-};
-
-// Row of W entries, 16 bytes at a time.
 template <typename T, int W>
 WF_DEVICE void write_row(T* to, const T (&from)[W]) {
   constexpr int Each = 16 / static_cast<int>(sizeof(T));
@@ -91,41 +87,28 @@ WF_DEVICE void write_row(T* to, const T (&from)[W]) {
 
 // The winner among `count` candidates, and its slot.
 template <typename T, int W, int Slots>
-WF_DEVICE indexed<T> winner(const candidates<T, W, Slots>& room, int half, int count, int& slot) {
+WF_DEVICE i32 winner(const candidates<T, W, Slots>& mail, int half, int count, int& slot) {
   const int lane = lane_id();
   indexed<T> own = {T(-1), kNone};
-  if (lane < count) own = {room.size[half][lane], room.place[half][lane]};
+  slot = lane;
+  WF_UNROLL
+  for (int at = 0; at < Slots; at += kWarp)
+    if (lane + at < count) {
+      const pack<T> key = mail.key[half][lane + at];
+      const indexed<T> other = {key.v[0], key.v[1] < T(0) ? kNone : static_cast<i32>(key.v[1])};
+      if (at > 0 && beats(other, own)) slot = lane + at;
+      if (at == 0 || beats(other, own)) own = other;
+    }
   const indexed<T> best = first_largest(own);
-  const u32 who = __ballot_sync(kFullMask, lane < count && own.index == best.index);
-  slot = __ffs(static_cast<int>(who)) - 1;
-  return best;
+  const u32 who = __ballot_sync(kFullMask, own.index == best.index);
+  slot = __shfl_sync(kFullMask, slot, __ffs(static_cast<int>(who)) - 1);
+  return best.index;
 }
 
-// The block's candidate to the mailbox of every block: warp k writes to block k.
-template <int Way, typename T, int W>
-WF_DEVICE void send(const candidates<T, W, kPanelWarps>& warps, candidates<T, W, kPanelRanks>* mail, int half, int live, int ranks) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = lane_id(), rank = static_cast<int>(blockIdx.x);
-  const bool remote = Way == kCluster && kHasClusters;
-  if (warp >= (remote ? ranks : 1)) return;
-  int slot = 0;
-  const indexed<T> best = winner(warps, half, static_cast<int>(blockDim.x) / kWarp, slot);
-  const T entry = lane < live ? warps.row[half][slot][lane] : T(0);
-  if (remote) {
-    const u32 to = static_cast<u32>(warp);
-    if (lane < W) store_remote(&mail->row[half][rank][lane], to, entry);
-    if (lane == 0) store_remote(&mail->size[half][rank], to, best.value);
-    if (lane == 0) store_remote(&mail->place[half][rank], to, best.index);
-  } else {
-    if (lane < W) mail->row[half][rank][lane] = entry;
-    if (lane == 0) mail->size[half][rank] = best.value;
-    if (lane == 0) mail->place[half][rank] = best.index;
-  }
-}
-
-// Each warp's candidate for the column that stands in entry 0; then the barrier of the block.
+// A warp's candidate for the column that stands in entry 0: its key, and in `to` its row, 0 where columns are finished.
 template <typename T, int R, int W>
-WF_DEVICE void offer(const T (&v)[R][W], const i32 (&place)[R], candidates<T, W, kPanelWarps>& warps, int j) {
-  const int half = j & 1, warp = static_cast<int>(threadIdx.x) / kWarp;
+WF_DEVICE pack<T> offer(const T (&v)[R][W], const i32 (&place)[R], T* to, int j) {
+  const int lane = lane_id();
   indexed<T> best = {T(-1), kNone};
   WF_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -133,19 +116,30 @@ WF_DEVICE void offer(const T (&v)[R][W], const i32 (&place)[R], candidates<T, W,
     if (place[r] >= j && beats(own, best)) best = own;
   }
   best = first_largest(best);
-  if (lane_id() == 0) {
-    warps.size[half][warp] = best.value;
-    warps.place[half][warp] = best.index;
-  }
   WF_UNROLL
   for (int r = 0; r < R; ++r)
-    if (place[r] == best.index) {
-      T row[W];
-      WF_UNROLL
-      for (int w = 0; w < W; ++w) row[w] = w < W - j ? v[r][w] : T(0);
-      write_row<T, W>(warps.row[half][warp], row);
-    }
-  __syncthreads();
+    if (place[r] == best.index) write_row<T, W>(to, v[r]);
+  __syncwarp();
+  if (lane < W && lane >= W - j) to[lane] = T(0);
+  pack<T> key;
+  WF_UNROLL
+  for (int e = 0; e < static_cast<int>(16 / sizeof(T)); ++e) key.v[e] = T(0);
+  key.v[0] = best.value;
+  key.v[1] = best.index == kNone ? T(-1) : static_cast<T>(best.index);
+  return key;
+}
+
+// The row in `stage` and its key to slot `slot` of every block; all lanes.
+template <typename T, int W>
+WF_DEVICE void send(candidates<T, W, kPanelSlots>& mail, const T* stage, pack<T> key, int half, int slot, u64* arrived, int ranks) {
+  constexpr int Packs = W * static_cast<int>(sizeof(T)) / 16;
+  const int lane = lane_id();
+  __syncwarp();  // the row is written
+  pack<T>* const row = reinterpret_cast<pack<T>*>(mail.row[half][slot]);
+  const pack<T>* const from = reinterpret_cast<const pack<T>*>(stage);
+  for (int k = lane; k < ranks * Packs; k += kWarp)
+    send16(row + k % Packs, static_cast<u32>(k / Packs), arrived, from[k % Packs]);
+  if (lane < ranks) send16(&mail.key[half][slot], static_cast<u32>(lane), arrived, key);
 }
 
 // One column: the row at `row` becomes the pivot's; every row below loses its multiple and all turn by one entry.
@@ -194,22 +188,25 @@ WF_DEVICE void turn(T (&v)[R][W]) {
 
 // a: [batch][n][n] column-major, `stride` entries a matrix. pivots: [batch][n], counted from 1, written for c0 .. c0 + wide.
 // moves: [batch][kList], written: pairs of a row and what it receives; 0 .. W - 1 the pivots' rows, then those they
-// displaced, or -1. box: mailboxes of way_grid, else unused. counter: [batch], 0; unused alone and in a cluster.
+// displaced, or -1. box: mailboxes of way_grid, else unused. counter: [batch], 0; for way_grid.
 template <typename T, int R, int W, int Way>
-__global__ void __launch_bounds__(512 / (R * W * sizeof(T) > 256 ? 2 : 1))
+__global__ void __launch_bounds__(256)
     lu_panel(T* a, wf::i64 stride, wf::i32 n, wf::i32 c0, wf::i32 wide, wf::i32* pivots, wf::i32* moves, void* box, wf::u32* counter) {
-  __shared__ wf::candidates<T, W, wf::kPanelWarps> warps;
-  __shared__ wf::candidates<T, W, Way == wf::kCluster && wf::kHasClusters ? wf::kPanelRanks : 1> near;
-  const int t = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int ranks = static_cast<int>(gridDim.x), rank = static_cast<int>(blockIdx.x);
+  constexpr bool Cluster = Way == wf::kCluster && wf::kHasClusters, Alone = Way == wf::kAlone;
+  constexpr int Slots = Alone ? wf::kPanelWarps : wf::kPanelSlots;
+  typedef wf::candidates<T, W, Slots> mailbox;
+  __shared__ wf::candidates<T, W, Alone ? wf::kPanelWarps : (Cluster ? wf::kPanelSlots : 1)> near;
+  __shared__ wf::pack<T> stage[Alone ? 1 : wf::kPanelWarps][W * sizeof(T) / 16];
+  __shared__ wf::u64 arrived[2];
+  const int t = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x), warp = t / wf::kWarp;
+  const int ranks = static_cast<int>(gridDim.x), rank = static_cast<int>(blockIdx.x), warps = threads / wf::kWarp;
+  const int slots = ranks * warps, slot = rank * warps + warp;
   const wf::i64 matrix = blockIdx.y;
-  typedef wf::candidates<T, W, wf::kPanelRanks> mailbox;
-  mailbox* const mail = Way == wf::kCluster && wf::kHasClusters ? reinterpret_cast<mailbox*>(&near)
-                                                                 : static_cast<mailbox*>(box) + matrix;
+  mailbox& mail = Alone || Cluster ? *reinterpret_cast<mailbox*>(&near) : static_cast<mailbox*>(box)[matrix];
   T* const corner = a + matrix * stride + c0 * (static_cast<wf::i64>(n) + 1);
-  wf::u32* const count = counter + matrix;
   wf::u32 round = 0;
   const wf::i32 rows = n - c0, first = rank * threads + t, step = ranks * threads;
+  const wf::u32 bytes = static_cast<wf::u32>(slots) * static_cast<wf::u32>(W * sizeof(T) + 16);
   T v[R][W];
   wf::i32 place[R];
   WF_UNROLL
@@ -219,7 +216,16 @@ __global__ void __launch_bounds__(512 / (R * W * sizeof(T) > 256 ? 2 : 1))
     WF_UNROLL
     for (int w = 0; w < W; ++w) v[r][w] = i < rows && w < wide ? corner[i + w * static_cast<wf::i64>(n)] : T(0);
   }
-  wf::panel_barrier<Way>(count, ++round, static_cast<wf::u32>(ranks));
+  if (!Alone && wf::lane_id() < W) reinterpret_cast<T*>(stage[warp])[wf::lane_id()] = T(0);
+  if (Cluster && t == 0)
+    for (int half = 0; half < 2; ++half) {
+      wf::messages_init(&arrived[half]);
+      if (half < wide) wf::messages_expect(&arrived[half], bytes);
+    }
+  if (Cluster)
+    wf::cluster_barrier();
+  else if (!Alone)
+    wf::panel_barrier(counter + matrix, ++round, static_cast<wf::u32>(ranks));
   WF_UNROLL_N(1)
   for (int j = 0; j < W; ++j) {
     if (j >= wide) {
@@ -227,22 +233,26 @@ __global__ void __launch_bounds__(512 / (R * W * sizeof(T) > 256 ? 2 : 1))
       continue;
     }
     const int half = j & 1;
-    int slot = 0;
-    wf::i32 row;
-    wf::offer<T, R, W>(v, place, warps, j);
-    if (Way == wf::kAlone) {
-      row = wf::winner(warps, half, threads / wf::kWarp, slot).index;
-      wf::eliminate<T, R, W>(v, place, warps.row[half][slot], row, j);
+    T* const to = Cluster ? reinterpret_cast<T*>(stage[warp]) : mail.row[half][slot];
+    const wf::pack<T> key = wf::offer<T, R, W>(v, place, to, j);
+    if (Cluster) {
+      wf::send<T, W>(*reinterpret_cast<wf::candidates<T, W, wf::kPanelSlots>*>(&mail), to, key, half, slot, &arrived[half], ranks);
+      wf::messages_wait(&arrived[half], static_cast<wf::u32>(j / 2 & 1));
+      if (t == 0 && j + 2 < wide) wf::messages_expect(&arrived[half], bytes);
     } else {
-      wf::send<Way>(warps, mail, half, W - j, ranks);
-      wf::panel_barrier<Way>(count, ++round, static_cast<wf::u32>(ranks));
-      row = wf::winner(*mail, half, ranks, slot).index;
-      wf::eliminate<T, R, W>(v, place, mail->row[half][slot], row, j);
+      if (wf::lane_id() == 0) mail.key[half][slot] = key;
+      if (Alone)
+        __syncthreads();
+      else
+        wf::panel_barrier(counter + matrix, ++round, static_cast<wf::u32>(ranks));
     }
+    int best = 0;
+    const wf::i32 row = wf::winner(mail, half, slots, best);
+    wf::eliminate<T, R, W>(v, place, mail.row[half][best], row, j);
     if (rank == 0 && t == 0) pivots[matrix * n + c0 + j] = c0 + row + 1;
   }
   wf::i32* const moved = moves + matrix * wf::kList;
-  if (rank == 0 && t >= wide && t < W) moved[2 * t] = moved[2 * (W + t)] = -1;
+  if (rank == 0 && t < W - wide) moved[2 * (wide + t)] = moved[2 * (wide + t) + 1] = moved[2 * (W + wide + t)] = moved[2 * (W + wide + t) + 1] = -1;
   WF_UNROLL
   for (int r = 0; r < R; ++r) {
     const wf::i32 i = first + r * step, at = place[r];
