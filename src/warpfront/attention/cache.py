@@ -345,10 +345,10 @@ class PagedKVCache:
             interleaved=rotation is not None and rotation.interleaved,
             on_device=True,
         )
-        tables = (None, None) if rotation is None else device_tables(rotation, device)
+        cos, sin = (None, None) if rotation is None else device_tables(rotation, device)
         slot, position = (torch.from_numpy(x).to(device) for x in (slots, positions))
         k, v = (x.owner.reshape(shape) for x in given)
-        _triton_cache.append_pages(problem, k, v, slot, position, *tables, self.k_pages, self.v_pages)
+        _triton_cache.append_pages(problem, k, v, slot, position, cos, sin, self.k_pages, self.v_pages)
 
 
 def _spread(values: NDArray[np.int64], keep: NDArray[np.bool_], filling: int) -> NDArray[np.int64]:

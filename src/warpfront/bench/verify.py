@@ -143,6 +143,13 @@ ROOMS: dict[str, Room] = {
         kernels="warpfront.image._edges_cuda:instantiations",
         subset="warpfront.image._edges_cuda:subset",
     ),
+    "attention": Room(
+        "attention",
+        {
+            "oracle": ("tests/attention", "-m", "not cuda and not simt"),
+            "cuda": ("tests/attention", "-m", "cuda"),
+        },
+    ),
     "batched": Room(
         "batched",
         {

@@ -127,11 +127,8 @@ def _decode(entry: dict[str, Any]) -> Comparison:
         return (q, k, v), cache, ids, q[:, 0]
 
     def verify(state: Any, out: Any) -> Verdict:
-        return _judge(
-            *(state[0] if len(state) == 4 else state),
-            np.asarray(out).reshape(batch, 1, heads, d),
-            causal=True,
-        )
+        found = np.asarray(out).reshape(batch, 1, heads, d)
+        return _judge(state[0] if len(state) == 4 else state, found, causal=True)
 
     moved = 2.0 * batch * length * kv_heads * d * kind.itemsize
     cases = {
