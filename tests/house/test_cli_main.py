@@ -48,6 +48,11 @@ def raising(error):
         ),
         (errors.OrderingFailedError("METIS failed: out of memory"), 4, "METIS failed: out of memory"),
         (
+            errors.OutOfPagesError("3 pages are needed, and 2 are free", 3, 2),
+            4,
+            "3 pages are needed, and 2 are free",
+        ),
+        (
             errors.NotAnalyzedError("order"),
             1,
             "internal error, NotAnalyzedError: order (--debug shows where)",

@@ -27,6 +27,7 @@ from warpfront.errors import (
     NotSupportedError,
     NumericalError,
     OrderingFailedError,
+    OutOfPagesError,
     PatternChangedError,
 )
 
@@ -61,6 +62,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NotSupportedError, 4),
     (CompileError, 4),
     (OrderingFailedError, 4),
+    (OutOfPagesError, 4),
     (InvalidValueError, 2),
     (PatternChangedError, 2),
     (OSError, 2),
