@@ -6,7 +6,8 @@ carried on with a pivot of 1 and zeroed when it is written back: no branch depen
 sums are rounded by themselves, in the order of `_reference`: the results have the bits of the GPU kernels.
 
 Every index is unsigned: a signed one is tested for a negative index at each access. Division must not test
-for zero: ``error_model="numpy"``. Row exchanges go system by system, the one scalar loop of the arithmetic.
+for zero: ``error_model="numpy"``. An exchange of rows goes through the rows below and exchanges with each the lanes
+whose pivot it holds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from warpfront.backend.jit import njit
 from warpfront.batched._lanes_kernels import (
     LANES,
     divide,
+    exchange,
     gap,
     greatest,
     multiply,
@@ -177,13 +179,6 @@ def cholesky_blocks(a, b, factor, solution, status, sizes, numbers):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def exchange(w, step, count, k, p):
-    """Exchange strips of two rows of one lane."""
-    for j in range(ZERO, count):
-        w[k + j * step], w[p + j * step] = w[p + j * step], w[k + j * step]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def lu_columns(w, x, n, nrhs, one, pivot, best, rows, piv, status):
     """P A = L U of every lane, right-looking; the right-hand sides take the row exchanges."""
     row = n * LANES
@@ -195,10 +190,10 @@ def lu_columns(w, x, n, nrhs, one, pivot, best, rows, piv, status):
             if status[t] == OK and best[t] == 0:
                 status[t] = failed
             piv[k * LANES + t] = rows[t]
-            p = np.uint64(rows[t])
-            if p != k:
-                exchange(w, LANES, n, k * row + t, p * row + t)
-                exchange(x, LANES, nrhs, k * nrhs * LANES + t, p * nrhs * LANES + t)
+        for i in range(k + ONE, n):
+            exchange(w, k * row, i * row, LANES, n, rows, i)
+            exchange(x, k * nrhs * LANES, i * nrhs * LANES, LANES, nrhs, rows, i)
+        for t in range(ZERO, LANES):
             pivot[t] = one if best[t] == 0 else w[d + t]
         divide(w, d + row, row, pivot, ZERO, n - k - ONE)
         for i in range(k + ONE, n):

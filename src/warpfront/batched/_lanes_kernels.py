@@ -19,7 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "divide", "gap", "greatest", "multiply", "search", "subtract", "turn"]
+__all__ = ["LANES", "divide", "exchange", "gap", "greatest", "multiply", "search", "subtract", "turn"]
 
 LANES = np.uint64(16)
 _WIDTH = 16
@@ -196,6 +196,41 @@ def search(typing, best, rows, src, at, step, first, count):
         return context.get_dummy_value()
 
     return types.void(best, rows, src, at, step, first, count), code
+
+
+@intrinsic
+def exchange(typing, dst, top, low, step, count, rows, wanted):
+    """Exchange ``dst[top + q * step]`` and ``dst[low + q * step]``, q < count, in the lanes whose ``rows`` is ``wanted``.
+
+    ``rows`` is int32; nothing is touched where no lane wants it.
+    """
+
+    def code(context, builder, signature, values):
+        strips = _Strips(context, builder, signature, values)
+        _, top, low, step, count, _, wanted = values
+        word = ir.IntType(32)
+        empty = ir.Constant(ir.VectorType(word, _WIDTH), ir.Undefined)
+        spread = ir.Constant(ir.VectorType(word, _WIDTH), [0] * _WIDTH)
+        row = builder.insert_element(empty, builder.trunc(wanted, word), ir.Constant(word, 0))
+        row = builder.shuffle_vector(row, empty, spread)
+        mask = builder.icmp_unsigned("==", strips.load(5, ir.Constant(ir.IntType(64), 0)), row)
+        some = builder.icmp_unsigned(
+            "!=", builder.bitcast(mask, ir.IntType(_WIDTH)), ir.Constant(ir.IntType(_WIDTH), 0)
+        )
+        # Bit by bit: a selection would have its one-bit mask widened again for every strip.
+        kind = ir.VectorType(strips.kinds[0], _WIDTH)
+        bits = ir.VectorType(ir.IntType(64 if isinstance(strips.kinds[0], ir.DoubleType) else 32), _WIDTH)
+        wide = builder.sext(mask, bits)
+        with builder.if_then(some), cgutils.for_range(builder, count) as loop:
+            above, below = (_moved(builder, at, step, loop.index) for at in (top, low))
+            first = builder.bitcast(strips.load(0, above), bits)
+            second = builder.bitcast(strips.load(0, below), bits)
+            change = builder.and_(builder.xor(first, second), wide)
+            strips.store(0, above, builder.bitcast(builder.xor(first, change), kind))
+            strips.store(0, below, builder.bitcast(builder.xor(second, change), kind))
+        return context.get_dummy_value()
+
+    return types.void(dst, top, low, step, count, rows, wanted), code
 
 
 def _exchange_masks(distance: int) -> tuple[Any, Any]:
