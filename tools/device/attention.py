@@ -18,6 +18,8 @@ import signal
 import subprocess
 import sys
 import traceback
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from shutil import which
 from time import perf_counter
@@ -32,13 +34,6 @@ import attention_measure as measure  # noqa: E402
 STARTED = perf_counter()
 
 
-def prefill_jobs(cases, special=True):
-    jobs = [(case, tile) for case in cases for tile in measure.prefill_tiles(case)]
-    if special:
-        jobs += [(case, tile) for case in cases if case.name in (measure.FULL.name,) for tile in measure.special_tiles(case)]
-    return jobs
-
-
 def tune_cases(options):
     if options.dry:
         return measure.SMALL_PREFILL, measure.SMALL_DECODE
@@ -50,7 +45,13 @@ def build(options, seconds):
     if options.dry:
         return "interpreted"
     prefills, decodes = tune_cases(options)
-    jobs = prefill_jobs(prefills) + [(case, tile) for case in decodes for tile in measure.decode_tiles(case)]
+    jobs = [(case, tile) for case in decodes for tile in measure.decode_tiles(case)]
+    jobs += (
+        [(case, tile) for case in measure.cut_cases() for tile in measure.cut_tiles(case)]
+        if options.cuts
+        else []
+    )
+    jobs += [(case, tile) for case in prefills for tile in measure.prefill_tiles(case)]
     done = measure.compile_all([(options.cc, *job) for job in jobs], seconds)
     bad = [entry for entry in done if entry[3]]
     print(f"compiled {len(done)} variants, {len(bad)} refused", flush=True)
@@ -59,58 +60,50 @@ def build(options, seconds):
     return done
 
 
-def correctness(options):
+def judge(job):
+    """One problem of the option grid, in a process of its own: compiling is what takes the time."""
+    kind, name, more, device = job
     import attention_check as check
 
-    found, wrong = {}, []
-    jobs = [(f"prefill {name}", check.prefill_case, more) for name, more in check.prefill_options()]
-    jobs += [(f"varlen {right} {dtype}", check.varlen_case, {"right": right, "dtype": dtype})
+    try:
+        return name, getattr(check, kind)(device, **more), ""
+    except Exception as error:  # one option's failure must not hide the others
+        return name, {"right": False, "why": f"{type(error).__name__}: {error}"[:300]}, traceback.format_exc()
+
+
+def correctness(options, seconds):
+    import attention_check as check
+
+    jobs = [("decode_case", f"decode {name}", more) for name, more in check.decode_options()]
+    jobs += [("varlen_case", f"varlen {right} {dtype}", {"right": right, "dtype": dtype})
              for right in (0, -1) for dtype in ("bfloat16", "float16")]  # fmt: skip
-    jobs += [(f"decode {name}", check.decode_case, more) for name, more in check.decode_options()]
-    for name, work, more in jobs[::12] if options.dry else jobs:
-        try:
-            found[name] = work(options.device, **more)
-        except Exception as error:  # one option's failure must not hide the others
-            found[name] = {"right": False, "why": f"{type(error).__name__}: {error}"[:300]}
-            (options.out / "correctness.traceback.txt").open("a").write(f"{name}\n{traceback.format_exc()}\n")
-        if not found[name]["right"]:
-            wrong.append(name)
-            print("  WRONG", name, {k: v for k, v in found[name].items() if k != "right"}, flush=True)
-        (options.out / "correctness.json").write_text(json.dumps(found, indent=1))
-    print(f"{len(found)} problems against float64, {len(wrong)} wrong", flush=True)
+    jobs += [("prefill_case", f"prefill {name}", more) for name, more in check.prefill_options()]
+    jobs = [(*job, options.device) for job in (jobs[2::16] if options.dry else jobs)]
+    found, wrong, started = {}, [], perf_counter()
+    pool = ProcessPoolExecutor(2 if options.dry else 8, mp_context=get_context("spawn"))
+    futures = {pool.submit(judge, job): job[1] for job in jobs}
+    try:
+        for future in as_completed(futures, timeout=seconds):
+            name, verdict, trace = future.result()
+            found[name] = verdict
+            if trace:
+                (options.out / "correctness.traceback.txt").open("a").write(f"{name}\n{trace}\n")
+            if not verdict["right"]:
+                wrong.append(name)
+                print("  WRONG", name, {k: v for k, v in verdict.items() if k != "right"}, flush=True)
+            (options.out / "correctness.json").write_text(json.dumps(found, indent=1))
+    except TimeoutError:
+        wrong.append(f"{len(jobs) - len(found)} problems not done in time")
+    finally:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+    print(
+        f"{len(found)} of {len(jobs)} problems against float64 in {perf_counter() - started:.0f} s, {len(wrong)} wrong"
+    )
     if wrong:
         raise AssertionError(f"wrong: {', '.join(wrong)[:600]}")
     return len(found)
-
-
-def variants_right(options):
-    """Every variant of the tuning on a small awkward problem."""
-    import attention_check as check
-
-    prefills, decodes = tune_cases(options)
-    wrong, count = [], 0
-    tiles = {(case.head_dim, tile) for case in prefills for tile in measure.prefill_tiles(case)}
-    for head_dim, tile in sorted(tiles, key=str):
-        for right in (0, -1):
-            count += 1
-            try:
-                if not check.prefill_case(options.device, tile, d=head_dim, right=right, n=200, m=333)["right"]:
-                    wrong.append(f"{head_dim} {tile} right {right}")
-            except Exception as error:
-                wrong.append(f"{head_dim} {tile}: {type(error).__name__}: {error}"[:250])
-    for tile in sorted({t for case in decodes for t in measure.decode_tiles(case)}, key=str):
-        count += 1
-        try:
-            if not check.decode_case(options.device, tile, d=decodes[0].head_dim)["right"]:
-                wrong.append(f"decode {tile}")
-        except Exception as error:
-            wrong.append(f"decode {tile}: {type(error).__name__}: {error}"[:250])
-    print(f"{count} variants checked, {len(wrong)} wrong", flush=True)
-    for line in wrong[:12]:
-        print("  WRONG", line, flush=True)
-    if wrong:
-        raise AssertionError(f"{len(wrong)} variants are wrong")
-    return count
 
 
 # ------------------------------------------------------------------ tests and sanitizers, side by side
@@ -118,7 +111,21 @@ def variants_right(options):
 
 def start_checks(out):
     python = sys.executable
-    commands = {"pytest": [python, "-m", "pytest", "-q", "-m", "cuda", "-W", "default", "-p", "no:cacheprovider", "tests/attention"]}
+    commands = {
+        "pytest": [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            "cuda",
+            "-W",
+            "default",
+            "-p",
+            "no:cacheprovider",
+            "tests/attention",
+        ]
+    }
     place = Path("/usr/local/cuda/bin/compute-sanitizer")
     tool = which("compute-sanitizer") or (str(place) if place.is_file() else None)
     for check in ("memcheck", "racecheck") if tool else ():
@@ -131,7 +138,14 @@ def start_checks(out):
     for name, command in commands.items():
         log = (out / f"{name}.log").open("w")
         running[name] = (
-            subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True),
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            ),
             log,
         )
     return running
@@ -158,7 +172,11 @@ def driver():
     """Every kernel on small problems, for compute-sanitizer."""
     import attention_check as check
 
-    for more in ({"n": 70, "m": 90, "right": 0}, {"n": 70, "m": 90, "left": 9, "right": 3}, {"n": 33, "m": 40, "bias": True}):
+    for more in (
+        {"n": 70, "m": 90, "right": 0},
+        {"n": 70, "m": 90, "left": 9, "right": 3},
+        {"n": 33, "m": 40, "bias": True},
+    ):
         assert check.prefill_case("cuda", b=1, h=2, g=1, **more)["right"], more
     for more in ({"splits": 2}, {"t": 3, "left": 40}):
         assert check.decode_case("cuda", lengths=(130, 0, 300), h=4, g=2, **more)["right"], more
@@ -174,6 +192,7 @@ def tune(options, cases, tiles_of, deadline, unit):
     import torch
 
     found = {}
+    results = options.tuned
     for case in cases:
         if perf_counter() > deadline:
             print(f"out of time before {case.name}", flush=True)
@@ -190,9 +209,14 @@ def tune(options, cases, tiles_of, deadline, unit):
                 failed.append(f"{tile}: {type(error).__name__}: {str(error)[:120]}")
         rows.sort(key=lambda row: row[0])
         found[case.name] = [(seconds, vars(tile)) for seconds, tile in rows]
-        (options.out / "tuning.json").write_text(json.dumps(found, indent=1))
+        results[case.name] = {
+            "unit": unit(case, rows[0][0]) if rows else "",
+            "rows": found[case.name],
+            "failed": failed,
+        }
+        (options.out / "tuning.json").write_text(json.dumps(results))
         print(f"{case.name} at {perf_counter() - STARTED:.0f} s:", flush=True)
-        for seconds, tile in rows[:7]:
+        for seconds, tile in rows[:5]:
             print(f"   {unit(case, seconds)} {tile}", flush=True)
         for line in failed[:4]:
             print("   FAILED", line, flush=True)
@@ -231,7 +255,10 @@ def peers(options, cases, best, deadline):
             except Exception as error:
                 print(f"   {backend} refuses {case.name}: {str(error)[:100]}", flush=True)
         if paged and not options.dry:
-            calls = {name: measure.captured(call, 1 if case.bytes > 1 << 26 else 20) for name, call in calls.items()}
+            calls = {
+                name: measure.captured(call, 1 if case.bytes > 1 << 26 else 20)
+                for name, call in calls.items()
+            }
         samples = measure.interleaved(calls, 10)
         found[case.name] = samples
         unit = bandwidth if paged else rate
@@ -250,6 +277,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--tune", choices=("flagship", "all"), default="flagship")
+    parser.add_argument("--cuts", action="store_true", help="also try other ways of cutting sequences")
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--seconds", type=float, default=None)
     options = parser.parse_args()
@@ -259,6 +287,7 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     import torch
 
+    options.tuned = {}
     options.device = "cpu" if options.dry else "cuda"
     options.cc = 90 if options.dry else int("".join(map(str, torch.cuda.get_device_capability())))
     failed, done = [], {}
@@ -278,12 +307,11 @@ def main():
 
         seconds = options.seconds or 145
         running = {} if options.dry else start_checks(options.out)
-        section("correctness", correctness, options)
+        section("correctness", correctness, options, seconds - 50)
         if not options.dry:
             section("repeats", check.repeats, options.device)
             section("containment", check.containment, options.device)
             section("far_pages", check.far_pages, options.device)
-        section("build", build, options, seconds - 40 - (perf_counter() - STARTED))
         section("checks", finish_checks, running, options.out, seconds - (perf_counter() - STARTED))
         failed += [name for name, entry in done.get("checks", {}).items() if entry["exit"] not in (0, 5)]
     else:
@@ -294,8 +322,8 @@ def main():
         section("decode", tune, options, decodes, measure.decode_tiles, end - 15, bandwidth)
         best = {**(done.get("prefill") or {}), **(done.get("decode") or {})}
         section("peers", peers, options, (*prefills, *decodes), best, end - 5)
-        if not options.dry:
-            section("special", tune, options, prefills[:1], measure.special_tiles, end, rate)
+        if options.cuts:
+            section("cuts", tune, options, measure.cut_cases(), measure.cut_tiles, end, bandwidth)
     (options.out / f"{options.phase}.json").write_text(json.dumps(done, indent=1, default=str))
     print(f"failed: {', '.join(failed) or 'nothing'}", flush=True)
     return int(bool(failed))

@@ -123,8 +123,14 @@ def varlen_case(device, dtype="bfloat16", right=0, tile=None):
         parts = (q[None, rows], k[None, keys], v[None, keys])
         settings = {"scale": d**-0.5, "visible": window(n, m, -1, right, device)}
         exact, exact_lse = dense(*parts, **settings)
-        found = verdict(out[None, rows], lse[None, :, rows], exact, dense(*parts, **settings, dtype=kind)[0], exact_lse)
-        worst = {**found, "right": worst["right"] and found["right"], "error": max(worst["error"], found["error"])}
+        found = verdict(
+            out[None, rows], lse[None, :, rows], exact, dense(*parts, **settings, dtype=kind)[0], exact_lse
+        )
+        worst = {
+            **found,
+            "right": worst["right"] and found["right"],
+            "error": max(worst["error"], found["error"]),
+        }
     return worst
 
 
@@ -183,9 +189,17 @@ def decode_case(device, tile=None, *, lengths=(37, 0, 1000, 4096, 64), t=1, h=8,
         settings = {"scale": d**-0.5, "visible": window(t, length, left, 0, device), "soft_cap": cap}
         exact, exact_lse = dense(*parts, **settings)
         found = verdict(
-            out[i : i + 1], lse[i : i + 1].transpose(1, 2), exact, dense(*parts, **settings, dtype=kind)[0], exact_lse
+            out[i : i + 1],
+            lse[i : i + 1].transpose(1, 2),
+            exact,
+            dense(*parts, **settings, dtype=kind)[0],
+            exact_lse,
         )
-        worst = {**found, "right": worst["right"] and found["right"], "error": max(worst["error"], found["error"])}
+        worst = {
+            **found,
+            "right": worst["right"] and found["right"],
+            "error": max(worst["error"], found["error"]),
+        }
     return worst
 
 
@@ -237,6 +251,7 @@ def repeats(device, times=20):
     q = torch.randn((4, 1, 32, 128), device=device, dtype=kind)
     found = {}
     for splits in (0, 8):
+
         def run(chosen, capacity, splits=splits):
             problem = DecodeProblem(
                 len(chosen), 1, 32, 8, 128, "bfloat16", 16, table.shape[1], k.shape[0], capacity, splits=splits,

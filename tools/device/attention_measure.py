@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from multiprocessing import get_context
 from statistics import median
 from time import perf_counter
 
+from warpfront.attention import _problem as problems
 from warpfront.attention import _triton_decode as decoding
 from warpfront.attention import _triton_prefill as prefilling
 from warpfront.attention._problem import DecodeProblem, PrefillProblem
@@ -40,7 +41,9 @@ class PrefillCase:
         import torch
 
         kind = getattr(torch, self.dtype)
-        shapes = [(self.batch, self.length, h, self.head_dim) for h in (self.heads, self.kv_heads, self.kv_heads)]
+        shapes = [
+            (self.batch, self.length, h, self.head_dim) for h in (self.heads, self.kv_heads, self.kv_heads)
+        ]
         if device == "meta":
             found = [torch.empty(shape, dtype=kind, device=device) for shape in shapes]
         else:
@@ -60,6 +63,8 @@ class DecodeCase:
     page_size: int = 16
     dtype: str = "bfloat16"
     splits: int = 0
+    min_part: int = problems.MIN_PART
+    max_parts: int = problems.MAX_PARTS
 
     @property
     def pages(self) -> int:
@@ -68,9 +73,19 @@ class DecodeCase:
     @property
     def bytes(self) -> int:
         """Keys and values, read once; queries, results and tables are below a thousandth of them."""
-        return 2 * self.batch * self.length * self.kv_heads * self.head_dim * (4 if self.dtype == "float32" else 2)
+        return (
+            2
+            * self.batch
+            * self.length
+            * self.kv_heads
+            * self.head_dim
+            * (4 if self.dtype == "float32" else 2)
+        )
 
     def problem(self) -> DecodeProblem:
+        # How sequences are cut is a constant of the package; a tuning run tries others.
+        for module in (problems, decoding):
+            module.MIN_PART, module.MAX_PARTS = self.min_part, self.max_parts
         return DecodeProblem(
             self.batch, 1, self.heads, self.kv_heads, self.head_dim, self.dtype, self.page_size, self.pages,
             self.batch * self.pages, self.length, splits=self.splits, scale=self.head_dim**-0.5, on_device=True,
@@ -92,7 +107,9 @@ class DecodeCase:
             order = torch.randperm(problem.num_pages, device=device)
             table.copy_(order.reshape(self.batch, self.pages))
             lengths.fill_(self.length)
-        workspace = tuple(torch.empty(s, dtype=torch.float32, device=device) for s in problem.workspace_shapes)
+        workspace = tuple(
+            torch.empty(s, dtype=torch.float32, device=device) for s in problem.workspace_shapes
+        )
         return q, k, v, table, lengths, torch.empty_like(q), None, workspace
 
 
@@ -129,34 +146,62 @@ def prefill_tiles(case: PrefillCase) -> list[prefilling.Tile]:
         return [tile(16, 16, 4, 1), tile(16, 32, 4, 1, True)]
     if case.dtype == "float32":
         return [tile(m, n, w, 1) for m, n, w in ((32, 32, 4), (64, 32, 4), (64, 32, 8), (64, 64, 8))]
-    wide = case.head_dim > 128
-    found = []
-    for m, n, stages in product((64, 128), (32, 64) if wide else (64, 128), (2, 3)):
-        for by_descriptor in (True, False):
-            size = case.head_dim * n * 2 * 2 * stages + m * case.head_dim * 2
-            if size > 227 * 1024 or (by_descriptor and case.head_dim in (80, 96)):
-                continue
-            found.append(tile(m, n, 4 if m == 64 else 8, stages, by_descriptor))
-    if case.head_dim <= 128:
-        found += [tile(256, 64, 16, 2, True), tile(128, 64, 4, 3, True), tile(128, 128, 16, 2, True)]
-    return [t for t in found if not (t.descriptors and case.head_dim in (80, 96))]
-
-
-def special_tiles(case: PrefillCase) -> list[prefilling.Tile]:
-    """Variants by warp specialisation: a compiler's pass that may refuse or fail, so they are tried apart."""
-    tile = prefilling.Tile
-    return [tile(128, n, w, s, True, True) for n, w, s in ((64, 4, 2), (64, 8, 2), (128, 4, 2), (128, 8, 2))]
+    shapes = [
+        (64, 64, 4, 2),
+        (64, 64, 4, 3),
+        (128, 64, 8, 2),
+        (128, 64, 8, 3),
+        (128, 128, 8, 2),
+        (128, 64, 4, 2),
+    ]
+    if case.head_dim == 64:
+        shapes += [(64, 128, 4, 2), (64, 128, 4, 3), (128, 128, 8, 3), (128, 64, 4, 3)]
+    elif case.head_dim == 256:
+        shapes = [
+            (64, 32, 4, 2),
+            (64, 32, 4, 3),
+            (64, 64, 4, 2),
+            (128, 32, 8, 2),
+            (128, 32, 8, 3),
+            (128, 64, 8, 2),
+        ]
+    elif case in FLAGSHIP:
+        shapes += [(64, 64, 4, 4), (128, 128, 8, 3), (128, 64, 4, 3), (64, 32, 4, 4), (64, 128, 4, 2)]
+    found = [tile(*shape, True) for shape in shapes if case.head_dim not in (80, 96)]
+    found += [tile(*shape, False) for shape in shapes if case in FLAGSHIP or case.head_dim in (80, 96)]
+    return found or [tile(*shape, False) for shape in shapes]
 
 
 def decode_tiles(case: DecodeCase) -> list[decoding.DecodeTile]:
     """The variants that a tuning run tries for a case."""
+    tile = decoding.DecodeTile
     if case.head_dim == 16:
-        return [decoding.DecodeTile(32, 4, 1), decoding.DecodeTile(64, 4, 1)]
+        return [tile(32, 4, 1), tile(64, 4, 1)]
+    shapes = [(32, 1, 2), (32, 1, 3), (32, 2, 2), (32, 2, 5), (64, 2, 2), (64, 2, 3), (64, 4, 2), (64, 4, 3), (64, 4, 5),
+              (128, 4, 2), (128, 4, 3), (128, 8, 2), (128, 8, 3)]  # fmt: skip
+    return [tile(*shape, *more) for shape in shapes for more in (("", False), ("evict_first", True))]
+
+
+CUTS = ((128, 64), (256, 128), (512, 64), (512, 128))
+CUT_TILES = ((32, 1, 2), (64, 4, 2), (64, 2, 2), (128, 8, 2))
+
+
+def cut_cases() -> list[DecodeCase]:
+    """The decode cases with sequences cut in other ways than the package does."""
     return [
-        decoding.DecodeTile(n, w, s)
-        for n, w, s in product((32, 64, 128), (1, 2, 4, 8), (2, 3, 4, 5))
-        if n * case.head_dim * 4 * max(1, s - 2) < 200_000 and n // w >= 16 and n // w <= 64
+        replace(
+            case,
+            name=f"{case.name}, parts of {least} or more, at most {most}",
+            min_part=least,
+            max_parts=most,
+        )
+        for least, most in CUTS
+        for case in DECODE
     ]
+
+
+def cut_tiles(_case: DecodeCase) -> list[decoding.DecodeTile]:
+    return [decoding.DecodeTile(*shape) for shape in CUT_TILES]
 
 
 # ------------------------------------------------------------------ compiling beside one another, without the GPU
@@ -191,7 +236,12 @@ def compile_variant(job):
         for kernel, grid, arguments, options in launches(case, tile, case.tensors("meta")):
             kernel.warmup(*arguments, grid=grid, **options)
     except BaseException as error:  # the compiler also exits by itself
-        return (case.name, str(asdict(tile)), perf_counter() - started, f"{type(error).__name__}: {error}"[:300])
+        return (
+            case.name,
+            str(asdict(tile)),
+            perf_counter() - started,
+            f"{type(error).__name__}: {error}"[:300],
+        )
     return (case.name, str(asdict(tile)), perf_counter() - started, "")
 
 
@@ -224,7 +274,9 @@ def launches(case, tile, tensors):
     q, k, v, out = tensors
     strides = prefilling.tensor_strides(problem, q, k, v, out, None)
     spec = prefilling.prefill_spec(problem, tile, strides)
-    grid, arguments = prefilling.launch_arguments(problem, spec, strides, (q, k, v, None, out, None, None, None))
+    grid, arguments = prefilling.launch_arguments(
+        problem, spec, strides, (q, k, v, None, out, None, None, None)
+    )
     return [(prefill_kernel, grid, arguments, {"num_warps": tile.warps, "num_stages": tile.stages})]
 
 

@@ -11,19 +11,39 @@ from typing import Any
 from warpfront.attention._triton_prefill import power_of_two
 from warpfront.attention._problem import KEY_TILE, MAX_PARTS, MIN_PART, DecodeProblem
 
-__all__ = ["DecodeSpec", "DecodeTile", "MergeSpec", "decode_launches", "default_tile", "run_decode", "run_merge"]
+__all__ = [
+    "DecodeSpec",
+    "DecodeTile",
+    "MergeSpec",
+    "decode_launches",
+    "default_tile",
+    "run_decode",
+    "run_merge",
+]
 
 # Parts that the merge adds up at a time: part of the bits of every split result, so not tuned.
-CHUNK = 8
+CHUNK = 64
 
 
 @dataclass(frozen=True)
 class DecodeTile:
-    """What tuning chooses: keys of a tile, warps, tiles in flight."""
+    """What tuning chooses.
+
+    Attributes
+    ----------
+    block_n, warps, stages : int
+        Keys of a tile, warps, tiles in flight.
+    policy : {"", "evict_first", "evict_last"}
+        What L2 is told about keys and values.
+    dependent : bool
+        The merge is launched before the parts are done and waits on the device (compute capability 9.0 or newer).
+    """
 
     block_n: int
     warps: int
     stages: int
+    policy: str = ""
+    dependent: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +68,8 @@ class DecodeSpec:
     prescale: bool
     lse: bool
     precision: str
+    policy: str
+    dependent: bool
 
 
 @dataclass(frozen=True)
@@ -65,6 +87,7 @@ class MergeSpec:
     key_tile: int
     lse: bool
     stages: int
+    dependent: bool
 
 
 @dataclass(frozen=True)
@@ -111,6 +134,8 @@ def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
         prescale=problem.soft_cap > 0.0 or problem.scale <= 0.0,
         lse=problem.return_lse or problem.max_parts > 1,
         precision="ieee",
+        policy=tile.policy,
+        dependent=tile.dependent and problem.max_parts > 1,
     )
 
 
@@ -153,12 +178,16 @@ def decode_launches(
         key_tile=KEY_TILE,
         lse=problem.return_lse,
         stages=1,
+        dependent=spec.dependent,
     )
     merge_strides = (*target.stride()[:4], *target_lse.stride(), *direct[1:], *direct_lse[1:])
     merge_sizes = (problem.q_len, problem.heads, parts)
     merge_arguments = (target, target_lse, lengths, out, lse, merge_strides, merge_sizes, merge_spec)
     rows = problem.batch * problem.q_len * problem.heads
-    return (first, Launch("merge", (rows,), merge_arguments, {"num_warps": 1, "num_stages": 1}))
+    options = {"num_warps": 4, "num_stages": 1}
+    if spec.dependent:
+        options["launch_pdl"] = True
+    return (first, Launch("merge", (rows,), merge_arguments, options))
 
 
 def run_decode(
@@ -200,6 +229,10 @@ def run_decode(
         workspace = tuple(
             torch.empty(shape, dtype=torch.float32, device=q.device) for shape in problem.workspace_shapes
         )
+    if tile is None:
+        from warpfront.attention._dispatch import decode_tile, device_cc
+
+        tile = decode_tile(problem, device_cc(q))
     tensors = (q, k_pages, v_pages, block_table, lengths, out, lse, workspace)
     for launch in decode_launches(problem, tensors, tile):
         kernel_of(launch.kernel)[launch.grid](*launch.arguments, **launch.options)
@@ -231,13 +264,14 @@ def run_merge(parts: Any, part_lse: Any, out: Any, lse: Any) -> None:
         key_tile=KEY_TILE,
         lse=lse is not None,
         stages=1,
+        dependent=False,
     )
     part, row = parts.stride()[:2]
     strides = (part, 0, 0, row, part_lse.stride()[0], 0, 0, part_lse.stride()[1], 0, 0, out.stride()[0], 0, 0)
     strides = (*strides, 0 if lse is None else lse.stride()[0])
     arguments = (parts, part_lse, None, out, lse, strides, (1, rows, count), spec)
     if rows:
-        kernel_of("merge")[(rows,)](*arguments, num_warps=1, num_stages=1)
+        kernel_of("merge")[(rows,)](*arguments, num_warps=4, num_stages=1)
 
 
 def default_tile(problem: DecodeProblem) -> DecodeTile:

@@ -14,6 +14,7 @@ Literature: Dao et al., Flash-Decoding (2023); Kwon et al., PagedAttention (2023
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from warpfront.attention._triton_prefill_kernels import LN2, LOG2E, fold, tanh
 
@@ -41,7 +42,7 @@ def gather(pointer, table, start, bounds, strides, S: tl.constexpr):
     inside = inside[:, None]
     if S.block_d != S.head_dim:
         inside = inside & (elements < S.head_dim)[None, :]
-    return tl.load(places, mask=inside, other=0.0)
+    return tl.load(places, mask=inside, other=0.0, eviction_policy=S.policy)
 
 
 @triton.jit
@@ -98,6 +99,8 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
     over key heads first, then row tiles, parts and sequences.
     """
     strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:13], steps[13:17], steps[17])
+    if S.dependent:  # the merge may be put in place; it waits for this whole grid before it reads
+        gdc_launch_dependents()
     kv_heads = sizes[0]
     place = tl.program_id(0)
     kv_head = (place % kv_heads).to(tl.int64)

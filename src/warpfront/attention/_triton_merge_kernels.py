@@ -7,6 +7,7 @@ so that the bits depend on a row's own number of parts and not on how many the l
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from warpfront.attention._triton_decode_kernels import part_span
 from warpfront.attention._triton_prefill_kernels import LN2, LOG2E
@@ -20,6 +21,8 @@ def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constex
     ``sizes``: tokens, heads, parts. With ``S.by_length`` a sequence has as many parts as its length asks for.
     """
     strides = (steps[0:4], steps[4:8], steps[8:11], steps[11:14])
+    if S.dependent:
+        gdc_wait()
     head = (tl.program_id(0) % sizes[1]).to(tl.int64)
     token = (tl.program_id(0) // sizes[1] % sizes[0]).to(tl.int64)
     batch = tl.program_id(0) // sizes[1] // sizes[0]

@@ -24,7 +24,6 @@ class Tile:
     warps: int
     stages: int
     descriptors: bool = False
-    specialize: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class PrefillSpec:
     head_dim: int
     stages: int
     descriptors: bool
-    specialize: bool
     wide: bool
     has_left: bool
     has_right: bool
@@ -74,7 +72,6 @@ def prefill_spec(problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, 
         head_dim=problem.head_dim,
         stages=tile.stages,
         descriptors=tile.descriptors,
-        specialize=tile.specialize,
         wide=max(strides[1][1], strides[2][1]) * tile.block_n >= _WIDE,
         has_left=problem.left >= 0,
         has_right=problem.right >= 0,
@@ -117,12 +114,9 @@ def launch_arguments(
     """Return the grid and the arguments of the kernel for tensors (q, k, v, bias, out, lse, cu_q, cu_k)."""
     q, k, v, bias, out, lse, cu_q, cu_k = tensors
     tiles = -(-problem.q_len // spec.block_m)
-    descriptors: tuple[Any, Any] = (None, None)
+    rows = (None, None)
     if spec.descriptors:
-        descriptors = (
-            _descriptor(problem, spec, k, strides[1]),
-            _descriptor(problem, spec, v, strides[2]),
-        )
+        rows = (_descriptor(problem, spec, k, strides[1]), _descriptor(problem, spec, v, strides[2]))
     sizes = (
         problem.q_len,
         problem.k_len,
@@ -136,11 +130,10 @@ def launch_arguments(
         q,
         k,
         v,
-        bias,
+        *rows,
+        (bias, cu_q, cu_k),
         out,
         lse if spec.lse else None,
-        (cu_q, cu_k),
-        descriptors,
         sum(strides, ()),
         sizes,
         (problem.scale, problem.soft_cap),
@@ -217,7 +210,7 @@ def run_prefill(
     strides = tensor_strides(problem, q, k, v, out, bias)
     chosen = tile or default_tile(problem)
     if chosen.descriptors and why_no_descriptors(problem, strides, k, v):
-        chosen = replace(chosen, descriptors=False, specialize=False)
+        chosen = replace(chosen, descriptors=False)
     spec = prefill_spec(problem, chosen, strides)
     grid, arguments = launch_arguments(problem, spec, strides, (q, k, v, bias, out, lse, cu_q, cu_k))
     _triton_prefill_kernels.prefill_kernel[grid](*arguments, num_warps=chosen.warps, num_stages=chosen.stages)

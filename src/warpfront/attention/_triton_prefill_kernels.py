@@ -106,7 +106,7 @@ def walk(
 ):
     """Fold the key tiles from bounds[0] up to bounds[1] into (accumulator, maximum, sum)."""
     acc, top, total = state
-    for start in tl.range(bounds[0], bounds[1], S.block_n, num_stages=S.stages, warp_specialize=S.specialize):
+    for start in tl.range(bounds[0], bounds[1], S.block_n, num_stages=S.stages):
         keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], S)
         product = tl.dot(q_tile, keys.T, input_precision=S.precision)
         product = score_tile(product, arrays[2], rows, start, where[2], lens, strides[4], scores, MASKED, S)
@@ -201,10 +201,10 @@ def overwrite(value, chosen, out, rows, length, strides, S: tl.constexpr):
 
 
 @triton.jit
-def prefill_kernel(q, k, v, bias, out, lse, marks, descriptors, steps, sizes, scores, S: tl.constexpr):
+def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
     """See the module.
 
-    ``marks`` cumulated lengths of queries and keys (varlen), ``steps`` the strides (sequence, row, head) of
+    ``k_rows`` and ``v_rows`` are descriptors of k and v or None, ``extra`` (bias, cumulated lengths of queries, of keys), ``steps`` the strides (sequence, row, head) of
     q, k, v, out and (sequence, head, row, column) of bias, ``sizes`` (queries, keys, heads, group, left, right, rows of LSE), ``scores``
     (scale, soft cap).
     """
@@ -227,10 +227,10 @@ def prefill_kernel(q, k, v, bias, out, lse, marks, descriptors, steps, sizes, sc
     o_sequence = sequence * strides[3][0]
     lse_row = (sequence * heads + head) * q_len
     if S.varlen:
-        q_first = tl.load(marks[0] + batch).to(tl.int64)
-        k_first = tl.load(marks[1] + batch).to(tl.int64)
-        q_len = (tl.load(marks[0] + batch + 1) - q_first).to(tl.int32)
-        k_len = (tl.load(marks[1] + batch + 1) - k_first).to(tl.int32)
+        q_first = tl.load(extra[1] + batch).to(tl.int64)
+        k_first = tl.load(extra[2] + batch).to(tl.int64)
+        q_len = (tl.load(extra[1] + batch + 1) - q_first).to(tl.int32)
+        k_len = (tl.load(extra[2] + batch + 1) - k_first).to(tl.int32)
         q_sequence = q_first * strides[0][1]
         k_sequence = k_first * strides[1][1]
         v_sequence = k_first * strides[2][1]
@@ -252,9 +252,10 @@ def prefill_kernel(q, k, v, bias, out, lse, marks, descriptors, steps, sizes, sc
     if S.descriptors:  # memory as one matrix of rows: where this head's first row and column lie in it
         k_where = ((k_place // strides[1][1]).to(tl.int32), (k_place % strides[1][1]).to(tl.int32))
         v_where = ((v_place // strides[2][1]).to(tl.int32), (v_place % strides[2][1]).to(tl.int32))
+    bias = q  # stands for what is not there
     if S.bias:
-        bias += sequence * strides[4][0] + head.to(tl.int64) * strides[4][1]
-    arrays = (k + k_place, v + v_place, bias, descriptors[0], descriptors[1])
+        bias = extra[0] + sequence * strides[4][0] + head.to(tl.int64) * strides[4][1]
+    arrays = (k + k_place, v + v_place, bias, k_rows, v_rows)
     where = (k_where, v_where, at)
     begin, whole_from, whole_to, end = stretches(first, last, at, lens, S)
 

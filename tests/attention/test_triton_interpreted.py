@@ -1,0 +1,29 @@
+"""Runs `interpreted_cases.py`: Triton's interpreter is chosen at import, so it has a process of its own."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+pytestmark = pytest.mark.skipif(
+    find_spec("torch") is None or find_spec("triton") is None,
+    reason="needs torch and triton (extra test, on Linux x86-64)",
+)
+
+
+@pytest.mark.parametrize("part", ["prefill", "decode", "merge or append or copy"])
+def test_interpreted(part):
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+    # Products of what is not finite are NumPy's warnings there, and meant.
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-k", part, "-p", "no:cacheprovider", "-W", "default",
+               str(HERE / "interpreted_cases.py")]  # fmt: skip
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500, check=False)
+    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
+    assert " passed" in ran.stdout
+    assert "skipped" not in ran.stdout
