@@ -15,6 +15,9 @@ from warpfront.errors import Status
 DTYPES = ("float32", "float64", "complex64", "complex128")
 ORDERS = (1, 2, 3, 8, 31, 32, 33, 64, 65, 130, 257, 300)
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.cuda))
+DEVICE_ORDERS = (1, 33, 64, 65, 300)  # one of every path: small kernels, one block's panels, several blocks'
+CASES = [(n, dtype, "cpu") for n in ORDERS for dtype in DTYPES]
+CASES += [pytest.param(n, dtype, "cuda", marks=pytest.mark.cuda) for n in DEVICE_ORDERS for dtype in DTYPES]
 
 
 def matrix(n, dtype, seed=0, batch=None):
@@ -38,9 +41,7 @@ def limit(n, dtype):
     return 4 * max(n, 10) * float(np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", ORDERS)
+@pytest.mark.parametrize(("n", "dtype", "device"), CASES)
 def test_solve_inverse_and_determinant(n, dtype, device):
     a = matrix(n, dtype)
     rng = np.random.default_rng(n)

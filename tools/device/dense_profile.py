@@ -80,6 +80,7 @@ class Run:
         batch, n = a.shape[:2]
         self.lu, self.pivots = a.copy(), cupy.zeros((batch, n), np.int32)
         entries, mail = panels.scratch(n, batch, a.dtype.name, outer)
+        cupy.cuda.runtime.deviceSynchronize()  # the stream below does not wait for what made the matrix
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.routines = blas(a.dtype.name, self.stream.ptr, 0)
         self.room = (

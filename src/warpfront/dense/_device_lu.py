@@ -16,6 +16,7 @@ import numpy as np
 from warpfront.dense import _lu_graph_cuda as graphs
 from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense import _lu_small_cuda as small
+from warpfront.dense.transpose import transpose
 
 __all__ = ["DeviceLU", "factor", "fan_out", "summarised"]
 
@@ -118,7 +119,7 @@ class DeviceLU:
         x = cupy.empty_like(self.lu)
         for k in range(batch):
             x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], None, identity=True)
-        return x.transpose(0, 2, 1)
+        return transpose(x)
 
     def _sweep_small(self, x: Any) -> None:
         kernel, stream = _kernel(self.lu, 1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense._blas_cuda import Blas, blas
+from warpfront.dense.transpose import transpose
 
 __all__ = ["factor_panels", "invert_batch", "solve_triangles"]
 
@@ -53,7 +54,7 @@ class _Held:
 
         current = cupy.cuda.get_current_stream()
         current.wait_event(self.done)
-        cupy.copyto(self.lu, matrices.transpose(0, 2, 1))
+        transpose(matrices, out=self.lu)
         self.graph.launch(current)
         result = self.lu.copy(), self.pivots.copy()
         self.done.record(current)
@@ -73,7 +74,7 @@ def _direct(matrices: Any) -> tuple[Any, Any]:
     import cupy
 
     batch, n = matrices.shape[:2]
-    lu = cupy.array(matrices.transpose(0, 2, 1), order="C", copy=True)
+    lu = transpose(matrices)
     pivots, stream = cupy.empty((batch, n), np.int32), int(cupy.cuda.get_current_stream().ptr)
     routines = blas(lu.dtype.name, stream, lu.device.id)
     panels.factor_on(lu, pivots, _room(n, batch, lu.dtype.name), routines, stream)
@@ -162,4 +163,4 @@ def invert_batch(lu: Any, pivots: Any) -> Any:
     kernel.launch(stream, batch, panels.ORDER_THREADS, (pivots.data.ptr, order.data.ptr, n), 8 * n)
     result = cupy.empty_like(lu)
     result[cupy.arange(batch)[:, None], order] = x  # the interchanges, as columns of the inverse
-    return result.transpose(0, 2, 1)
+    return transpose(result)
