@@ -73,9 +73,13 @@ def prefill_options():
         yield f"{dtype} negative scale", {"dtype": dtype, "scale": -0.2}
 
 
-def prefill_case(device, tile=None, *, n=257, m=391, b=2, h=4, g=2, d=128, dtype="bfloat16", left=-1, right=-1,
-                 cap=0.0, bias=False, scale=None, heads_first=False):  # fmt: skip
-    """Run one problem and judge it."""
+PROBLEM = {"n": 257, "m": 391, "b": 2, "h": 4, "g": 2, "d": 128, "dtype": "bfloat16", "left": -1, "right": -1,
+           "cap": 0.0, "bias": False, "scale": None, "heads_first": False}  # fmt: skip
+
+
+def prefill_case(device, tile=None, **more):
+    """Run one problem, `PROBLEM` but for what is given, and judge it."""
+    n, m, b, h, g, d, dtype, left, right, cap, bias, scale, heads_first = {**PROBLEM, **more}.values()
     kind, scale = getattr(torch, dtype), d**-0.5 if scale is None else scale
     torch.manual_seed(n * 7 + d)
     make = lambda rows, heads: torch.randn((b, rows, heads, d), device=device).to(kind)  # noqa: E731

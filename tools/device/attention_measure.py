@@ -6,7 +6,6 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from multiprocessing import get_context
 from statistics import median
 from time import perf_counter

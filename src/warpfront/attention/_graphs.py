@@ -160,7 +160,7 @@ class DecodeGraphs:
         return {size: bucket.capacity for size, bucket in self._buckets.items()}
 
     def _check(self, q: Any, batch: int, lengths: Any) -> None:
-        shapes = [(batch, self.tokens, self.heads, self.cache.head_dim)]
+        shapes: list[tuple[int, ...]] = [(batch, self.tokens, self.heads, self.cache.head_dim)]
         if self.tokens == 1:
             shapes.append((batch, self.heads, self.cache.head_dim))
         if tuple(getattr(q, "shape", ())) not in shapes or not getattr(q, "is_cuda", False):

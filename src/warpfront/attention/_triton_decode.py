@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.attention._triton_prefill import power_of_two
 from warpfront.attention._problem import KEY_TILE, MAX_PARTS, MIN_PART, DecodeProblem
+from warpfront.attention._triton_prefill import power_of_two
 
 __all__ = [
     "DecodeSpec",
@@ -268,8 +268,8 @@ def run_merge(parts: Any, part_lse: Any, out: Any, lse: Any) -> None:
     )
     part, row = parts.stride()[:2]
     strides = (part, 0, 0, row, part_lse.stride()[0], 0, 0, part_lse.stride()[1], 0, 0, out.stride()[0], 0, 0)
-    strides = (*strides, 0 if lse is None else lse.stride()[0])
-    arguments = (parts, part_lse, None, out, lse, strides, (1, rows, count), spec)
+    steps = (*strides, 0 if lse is None else lse.stride()[0])
+    arguments = (parts, part_lse, None, out, lse, steps, (1, rows, count), spec)
     if rows:
         kernel_of("merge")[(rows,)](*arguments, num_warps=4, num_stages=1)
 

@@ -3,8 +3,8 @@
 The query heads that share the key head, and the newest tokens where there are several, are the rows of its tile: every
 key and value is read from memory once. A tile of keys is gathered page by page, rows of ``head_dim`` elements each,
 ``stages`` tiles ahead by asynchronous copies; page numbers times page size are 64-bit. Where the cut depends on the
-sequence's own length alone (`_problem.part_keys`), so do the bits of every partial result; `_triton_merge_kernels` adds them up
-in their order. No program depends on another one; the merge is a second launch, which orders it behind all of them.
+sequence's own length alone (`_problem.part_keys`), so do the bits of every partial result; `_triton_merge_kernels` adds
+them up in their order. No program depends on another one; the merge is a second launch, which orders it behind all of them.
 
 Keys outside the window, beyond the length, and the pages that hold nothing else are not loaded. Newest tokens see
 different keys of one tile; a value that is not finite and that some of them see is treated as in `_triton_prefill_kernels`.
@@ -94,8 +94,8 @@ def walk_pages(q_tile, arrays, bounds, at, window, strides, scores, PART: tl.con
 def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl.constexpr):
     """See the module.
 
-    ``steps``: strides (page, token, head) of k and of v, (sequence, token, head) of q, (part, sequence, token, head) of out and
-    of lse, and the block table's row. ``sizes``: key heads, parts of the grid, left side of the window. Programs run
+    ``steps``: strides (page, token, head) of k and of v, (sequence, token, head) of q, (part, sequence, token, head) of
+    out and of lse, and the block table's row. ``sizes``: key heads, parts of the grid, left side of the window. Programs run
     over key heads first, then row tiles, parts and sequences.
     """
     strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:13], steps[13:17], steps[17])
@@ -149,7 +149,7 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
         rows_lse = rows_lse + token.to(tl.int64) * strides[4][2] + head * strides[4][3]
         value = tl.where(empty, float("-inf"), (top + tl.log2(under)) * LN2)
         tl.store(lse + rows_lse, value, mask=live)
-    if S.q_len > 1:
+    if S.q_len > 1:  # noqa: SIM102 - the one is known to the compiler, the other is not
         if tl.max(tl.max(((acc != acc) & inside).to(tl.int32), 1), 0) > 0:
             acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 0, S)
             result = tl.where(empty[:, None], 0.0, acc / under[:, None])

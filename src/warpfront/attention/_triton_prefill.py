@@ -161,7 +161,7 @@ def tensor_strides(
     problem: PrefillProblem, q: Any, k: Any, v: Any, out: Any, bias: Any
 ) -> tuple[tuple[int, ...], ...]:
     """Return (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, 0 where it repeats."""
-    found = []
+    found: list[tuple[int, ...]] = []
     for tensor in (q, k, v, out):
         step = tensor.stride()
         found.append((0, step[0], step[1]) if problem.varlen else (step[0], step[1], step[2]))

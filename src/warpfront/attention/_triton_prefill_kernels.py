@@ -204,9 +204,9 @@ def overwrite(value, chosen, out, rows, length, strides, S: tl.constexpr):
 def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
     """See the module.
 
-    ``k_rows`` and ``v_rows`` are descriptors of k and v or None, ``extra`` (bias, cumulated lengths of queries, of keys), ``steps`` the strides (sequence, row, head) of
-    q, k, v, out and (sequence, head, row, column) of bias, ``sizes`` (queries, keys, heads, group, left, right, rows of LSE), ``scores``
-    (scale, soft cap).
+    ``k_rows`` and ``v_rows`` are descriptors of k and v or None, ``extra`` is (bias, cumulated lengths of queries, of keys),
+    ``steps`` the strides (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, ``sizes``
+    (queries, keys, heads, group, left, right, rows of LSE), ``scores`` (scale, soft cap).
     """
     strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:12], steps[12:16])
     q_len = sizes[0]
