@@ -29,7 +29,9 @@ from time import perf_counter
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "batched")]
 
-from batched_measure import COUNTERS, PROFILED, STALL, STALLS, Bench, DryBench, builds  # noqa: E402
+from batched_measure import Bench, DryBench  # noqa: E402
+from batched_record import write_record  # noqa: E402
+from batched_variants import COUNTERS, PROFILED, STALL, STALLS, builds  # noqa: E402
 
 from warpfront.backend import compile as compiling  # noqa: E402
 from warpfront.batched import _batched_cuda as plans  # noqa: E402
@@ -57,10 +59,10 @@ def compile_one(job):
     }
 
 
-def driver_plans():
+def driver_plans(compiler="nvrtc"):
     for method in plans.METHODS:
         for dtype in plans.DTYPES:
-            for n, nrhs in DRIVER_SIZES:
+            for n, nrhs in DRIVER_SIZES if compiler == "nvrtc" else DRIVER_SIZES[1::2]:
                 for variant in plans.VARIANTS:
                     yield plans.BatchedProblem(method, n, nrhs, 12, dtype), variant
 
@@ -93,7 +95,7 @@ def driver(compiler):
 
     cupy.cuda.set_allocator(None)
     checked = 0
-    for problem, variant in driver_plans():
+    for problem, variant in driver_plans(compiler):
         dtype = np.dtype(problem.dtype).type
         a, _ = awkward(problem.method, problem.n, dtype)
         b = right(len(a), problem.n, problem.nrhs, dtype)
@@ -172,23 +174,29 @@ def finish(running, out, seconds):
     return results
 
 
-def check(out):
+def jobs_of(compiler):
+    made = (plans.plan(*problem) for problem in driver_plans(compiler))
+    return [(p.source, p.expression, None, compiler) for p in made]
+
+
+def check(out, quick):
+    """Everything that may share the GPU. Quick: builds, the driver and the profiler only."""
     record = {"phase": "check"}
     this = [sys.executable, str(Path(__file__).resolve()), "--driver"]
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "cuda and not slow", "-W", "default"]
     tests += ["-p", "no:cacheprovider", "tests/batched"]
     tool = which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    jobs = [(p.source, p.expression, None, "nvrtc") for p in (plans.plan(*d) for d in driver_plans())]
-    record["builds"] = build_all(jobs)
-    running = start({"pytest": tests, "driver": this}, out)
-    if Path(tool).is_file():
+    record["builds"] = build_all(jobs_of("nvrtc"))
+    running = start({"driver": this} if quick else {"pytest": tests, "driver": this}, out)
+    if Path(tool).is_file() and not quick:
         options = ("--error-exitcode", "1", "--target-processes", "all")
-        quiet = {"memcheck": ("--report-api-errors", "no")}
-        running |= start({k: [tool, "--tool", k, *options, *quiet.get(k, ()), *this] for k in CHECKS}, out)
-    record["builds"] += build_all([(s, e, None, "nvcc") for s, e, _, _ in jobs] if which("nvcc") else [])
-    running |= start(profiler(this), out)
-    running |= start({"nvcc": [*this, "--compiler", "nvcc"]} if which("nvcc") else {}, out)
+        api = {"memcheck": ("--report-api-errors", "no")}
+        running |= start({k: [tool, "--tool", k, *options, *api.get(k, ()), *this] for k in CHECKS}, out)
     record["builds"] += build_all(builds())
+    running |= start(profiler(this), out)
+    if which("nvcc") and not quick:
+        record["builds"] += build_all(jobs_of("nvcc"))
+        running |= start({"nvcc": [*this, "--compiler", "nvcc"]}, out)
     record["checks"] = finish(running, out, 90)
     record["profile"] = profiled(out / "profile.log")
     (out / "batched_check.json").write_text(json.dumps(record, indent=1))
@@ -226,6 +234,8 @@ def measure(out, dry, deadline, only):
             print(record["sections"][name]["error"], flush=True)
         (out / "batched_time.json").write_text(json.dumps(record))
     print(bench.summary(record), flush=True)
+    if not dry:
+        write_record(record, out)
     return good
 
 
@@ -236,6 +246,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=55)
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--only", default="", help="sections whose name this regular expression finds")
+    parser.add_argument("--quick", action="store_true", help="check: no tests, sanitizers, nvcc")
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compiler", default="nvrtc")
