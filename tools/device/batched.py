@@ -260,7 +260,7 @@ def main():
     given.out.mkdir(parents=True, exist_ok=True)
     begin = perf_counter()
     good = (
-        check(given.out)
+        check(given.out, given.quick)
         if given.phase == "check"
         else measure(given.out, given.dry, begin + given.seconds, given.only)
     )

@@ -33,9 +33,9 @@ __all__ = [
     "instantiations",
     "launch",
     "limits_of",
+    "packed_layout",
     "plan",
     "prepared",
-    "shared_bytes",
     "subset",
 ]
 
@@ -200,40 +200,18 @@ def packed_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> 
     return Layout(pitch, stride, total)
 
 
-@lru_cache(maxsize=4096)
-def system_stride(n: int, lanes: int, itemsize: int) -> int:
-    """Return the elements from one system's matrix to the next in shared memory.
-
-    The least stride for which lanes that read the same column of their rows, all systems of the block
-    together, meet in the fewest banks.
-    """
-    pitch, banks = n | 1, 128 // itemsize
-    readers = [(k // lanes, k % lanes) for k in range(banks) if k % lanes < n and k // lanes < WARP // lanes]
-
-    def crowd(stride: int) -> int:
-        used = [(system * stride + g * pitch) % banks for system, g in readers]
-        return max(used.count(bank) for bank in set(used))
-
-    return min(range(n * pitch, n * pitch + banks), key=crowd)
-
-
-def shared_bytes(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> int:
+def warp_shared_bytes(method: str, n: int, nrhs: int, itemsize: int) -> int:
     """Return the shared memory one block of ``cholesky_warp`` or ``lu_warp`` declares."""
-    systems, chunk = WARP // lanes, 16 // itemsize
+    chunk = 16 // itemsize
     line = 2 * (-(-n // chunk) * chunk) + chunk
-    right = systems * n * nrhs if nrhs else 1
     parts = [
-        (systems * system_stride(n, lanes, itemsize) * itemsize, itemsize),
-        (right * itemsize, itemsize),
-        (systems * 2 * line * itemsize, 16),
-        (systems * 4, 4),
+        (n * (n | 1) * itemsize, itemsize),
+        ((n * nrhs or 1) * itemsize, itemsize),
+        (2 * line * itemsize, 16),
+        (4, 4),
     ]
     if method == "lu":
-        parts += [
-            (systems * itemsize, itemsize),
-            (systems * n * 4, 4),
-            (systems * n * 4 if nrhs != 1 else 4, 4),
-        ]
+        parts += [(itemsize, itemsize), (n * 4, 4), (n * 4 if nrhs != 1 else 4, 4)]
     total = 0
     for size, alignment in sorted(parts, key=lambda part: -part[1]):
         total = -(-total // alignment) * alignment + size
@@ -336,8 +314,8 @@ def _warp(
         tail = f"{aligned}, {blocks}, {stage or min(lanes, 8)}"
         name = f"{p.method}_packed"
     else:
-        stride = system_stride(p.n, lanes, itemsize)
-        layout = Layout(p.n | 1, stride, shared_bytes(p.method, p.n, p.nrhs, itemsize, lanes))
+        shared = warp_shared_bytes(p.method, p.n, p.nrhs, itemsize)
+        layout = Layout(p.n | 1, p.n * (p.n | 1), shared)
         name, tail = f"{p.method}_warp", f"{aligned}, {blocks}"
     expression = f"{name}<{kind}, {p.n}, {p.nrhs}, {lanes}, {layout.pitch}, {layout.stride}, {tail}>"
     return Plan(
