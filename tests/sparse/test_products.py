@@ -203,18 +203,19 @@ def test_without_a_gpu_device_cuda_says_what_to_install():
 
 
 def test_plan():
-    assert [plan.lanes_for(100, nnz) for nnz in (0, 100, 500, 1000, 100_000)] == [1, 1, 2, 4, 32]
-    ptr = np.array([0, 5, 10_005, 10_006, 15_000])
+    def lanes(*lengths):
+        return plan.lanes_for(np.concatenate([[0], np.cumsum(lengths)]))
+
+    assert [lanes(*[k] * 50) for k in (0, 1, 5, 10, 1000)] == [1, 1, 2, 4, 32]
+    assert lanes(*[6] * 99, 100_000) == 2  # one long row says nothing about the others
+    assert plan.lanes_for(np.zeros(1, np.int64)) == 1
+    assert plan.short_row(4) == 64
+    assert plan.short_row(32) == plan.LONG_ROW
+    ptr = np.array([0, 5, 5005, 5006, 8000])
     found = plan.split_long_rows(ptr)
     assert found.rows.tolist() == [1, 3]
     assert found.first.tolist() == [0, 3, 5]
-    assert found.segments.tolist() == [
-        [5, 4101],
-        [4101, 8197],
-        [8197, 10_005],
-        [10_006, 14_102],
-        [14_102, 15_000],
-    ]
+    assert found.segments.tolist() == [[5, 2053], [2053, 4101], [4101, 5005], [5006, 7054], [7054, 8000]]
 
 
 @pytest.mark.simt
@@ -229,27 +230,40 @@ def test_kernels_on_the_host(dtype):
         plan.SOURCE, tuple(name for name in names if kind + "," in name or kind + ">" in name)
     )
     ptr, ind, values = A.indptr.astype(np.int64), A.indices.astype(np.int32), A.data
-    longest = 100
-    split = plan.split_long_rows(ptr, longest, 90)
+    split = plan.split_long_rows(ptr, 100, 90)
+    lengths, parts = np.diff(ptr), len(split.segments)
+    middle = np.flatnonzero((lengths > 20) & (lengths <= 100)).astype(np.int64)
+    assert middle.size
 
     def launch(name, grid, args):
         report = runner.launch(name, grid, plan.THREADS, args, schedules=2)
         assert not report.findings, report.findings
 
     for lanes in (1, 4, 32):
-        y = np.full(700, np.nan, dtype)
-        launch(
-            f"csr_rows<{kind}, {lanes}>",
-            -(-700 * lanes // plan.THREADS),
-            [ptr, ind, values, x, y, 700, longest],
-        )
-        partial = np.full(len(split.segments), np.nan, dtype)
-        launch(f"csr_segments<{kind}>", len(partial), [split.segments.reshape(-1), ind, values, x, partial])
-        launch(f"csr_finish<{kind}>", 1, [split.rows, split.first, partial, y, len(split.rows)])
+        y, partial = np.full(700, np.nan, dtype), np.full(parts, np.nan, dtype)
+        grid = parts + -(-len(middle) // 8) + -(-700 * lanes // plan.THREADS)
+        lists = [split.segments.reshape(-1), parts, middle, len(middle), partial]
+        launch(f"csr_rows<{kind}, {lanes}>", grid, [ptr, ind, values, x, y, 700, 20, *lists])
+        launch(f"csr_finish<{kind}>", 1, [split.rows, split.first, partial, y, len(split.rows), 1])
         close(y, A, x, dtype)
     X = vector(700, dtype, k=33)
-    Y = np.full((700, 33), np.nan, dtype)
-    launch(f"csr_block<{kind}>", (-(-700 // 8), 2), [ptr, ind, values, X.reshape(-1), Y.reshape(-1), 700, 33])
+    Y, partial = np.full((700, 33), np.nan, dtype), np.full(parts * 33, np.nan, dtype)
+    args = [
+        ptr,
+        ind,
+        values,
+        X.reshape(-1),
+        Y.reshape(-1),
+        700,
+        33,
+        100,
+        split.segments.reshape(-1),
+        parts,
+        partial,
+    ]
+    launch(f"csr_block<{kind}>", (parts + -(-700 // 8), 2), args)
+    args = [split.rows, split.first, partial, Y.reshape(-1), len(split.rows), 33]
+    launch(f"csr_finish<{kind}>", 1, args)
     close(Y, A, X, dtype)
     band = sp.diags_array(
         [vector(300, dtype, s) for s in range(3)], offsets=[-2, 0, 1], shape=(300, 300)

@@ -16,7 +16,7 @@ SPMV = {
     "csr alg 1": 2,
     "csr alg 2": 3,
 }  # the last is the one with the same bits from run to run
-SPMM = {"default": 0, "csr alg 2": 5}
+SPMM = {"default": 0, "csr alg 2": 6}
 FLOAT64, INDEX32, ROW_MAJOR = 1, 2, 2
 
 

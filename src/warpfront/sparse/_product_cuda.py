@@ -13,6 +13,7 @@ from warpfront.backend import arrays
 from warpfront.errors import InvalidValueError
 
 __all__ = [
+    "BLOCK_ROW",
     "LONG_ROW",
     "SOURCE",
     "THREADS",
@@ -20,15 +21,20 @@ __all__ = [
     "apply",
     "instantiations",
     "lanes_for",
+    "short_row",
     "split_long_rows",
 ]
 
 SOURCE = Path(__file__).parent / "product.cu"
 THREADS = 256
 LANES = (1, 2, 4, 8, 16, 32)
-LONG_ROW = 4096  # entries of a row from which it is always split
-LONG_LANE = 64  # entries a thread from which a row is left to whole blocks: its warp would wait
-SEGMENT = 4096  # entries of one part
+LONG_ROW = 2048  # entries of a row from which whole blocks share it
+SHORT_LANE = (
+    16  # entries a thread up to which a row is short; above, a warp owns it: its neighbours would wait
+)
+SEGMENT = 2048  # entries of one part
+BLOCK_ROW, BLOCK_SEGMENT = 256, 1024  # the same for a block of vectors, where a row has 32 times the work
+TYPICAL = 4  # times the mean: rows up to this length say how many threads share a row
 CUDA_TYPES = {
     "float32": "float",
     "float64": "double",
@@ -36,18 +42,28 @@ CUDA_TYPES = {
     "complex128": "wf::complex<double>",
 }
 SIGNATURES = {
-    "csr_rows": "pppppiq",
-    "csr_segments": "ppppp",
-    "csr_finish": "ppppi",
+    "csr_rows": "pppppiqpipip",
+    "csr_finish": "ppppii",
     "ell_rows": "ppppii",
-    "csr_block": "pppppii",
+    "csr_block": "pppppiiqpip",
 }
 
 
-def lanes_for(rows: int, nnz: int) -> int:
-    """Return the threads that share a row: the power of two nearest below half the mean row length, 1 to 32."""
-    mean = nnz / max(1, rows)
-    return next((lanes for lanes in reversed(LANES) if lanes <= max(1.0, mean / 2)), 1)
+def lanes_for(ptr: NDArray[np.int64]) -> int:
+    """Return the threads that share a short row.
+
+    The power of two nearest below half the mean length of the rows that are not far longer than the mean of all, 1 to 32.
+    """
+    lengths = np.diff(ptr)
+    if not lengths.size:
+        return 1
+    typical = lengths[lengths <= TYPICAL * lengths.mean()].mean()
+    return next((lanes for lanes in reversed(LANES) if lanes <= max(1.0, typical / 2)), 1)
+
+
+def short_row(lanes: int) -> int:
+    """Return the entries up to which a row is short."""
+    return LONG_ROW if lanes == LANES[-1] else SHORT_LANE * lanes
 
 
 @dataclass(frozen=True)
@@ -83,9 +99,20 @@ def split_long_rows(ptr: NDArray[np.int64], longest: int = LONG_ROW, segment: in
 def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return all that can be launched: (file, expressions, least architecture)."""
     names = [f"csr_rows<{kind}, {lanes}>" for kind in CUDA_TYPES.values() for lanes in LANES]
-    for kernel in ("csr_segments", "csr_finish", "ell_rows", "csr_block"):
+    for kernel in ("csr_finish", "ell_rows", "csr_block"):
         names += [f"{kernel}<{kind}>" for kind in CUDA_TYPES.values()]
     return [(SOURCE, tuple(names), 75)]
+
+
+class _LongOnDevice:
+    """`LongRows` on the device."""
+
+    def __init__(self, plan: LongRows) -> None:
+        import cupy
+
+        self.count, self.parts = len(plan.rows), len(plan.segments)
+        self.rows, self.first = cupy.asarray(plan.rows), cupy.asarray(plan.first)
+        self.segments = cupy.asarray(plan.segments)
 
 
 class _OnDevice:
@@ -103,13 +130,24 @@ class _OnDevice:
             self.ell_values = cupy.asarray(self.ell.values.astype(kind, copy=False))
         self.ptr, self.ind = cupy.asarray(rows.ptr), cupy.asarray(rows.ind)
         self.values = cupy.asarray(rows.values.astype(kind, copy=False))
-        self.lanes = lanes_for(self.rows, self.nnz)
-        self.longest = min(LONG_ROW, LONG_LANE * self.lanes)
-        plan = split_long_rows(rows.ptr, self.longest)
-        self.long_count, self.parts = len(plan.rows), len(plan.segments)
-        if self.long_count:
-            self.long_rows, self.first = cupy.asarray(plan.rows), cupy.asarray(plan.first)
-            self.segments, self.partial = cupy.asarray(plan.segments), cupy.empty(self.parts, kind)
+        self.lanes = lanes_for(rows.ptr)
+        self.shortest = short_row(self.lanes)
+        lengths = np.diff(rows.ptr)
+        middle = np.flatnonzero((lengths > self.shortest) & (lengths <= LONG_ROW)).astype(np.int64)
+        self.middle, self.middle_count = cupy.asarray(middle), len(middle)
+        self.long = _LongOnDevice(split_long_rows(rows.ptr))
+        self.long_block = _LongOnDevice(split_long_rows(rows.ptr, BLOCK_ROW, BLOCK_SEGMENT))
+        self.partial: dict[int, Any] = {}
+
+    def _room(self, parts: int, k: int) -> Any:
+        """Partial sums of ``parts`` parts and ``k`` columns, kept."""
+        import cupy
+
+        if k not in self.partial:
+            if len(self.partial) >= 4:
+                self.partial.clear()
+            self.partial[k] = cupy.empty(max(1, parts * k), self.kind)
+        return self.partial[k]
 
     def _launch(self, expression: str, grid: Any, args: tuple[Any, ...]) -> None:
         import cupy
@@ -128,32 +166,36 @@ class _OnDevice:
             self._launch(f"ell_rows<{self.type}>", -(-self.rows // THREADS), args)
             return
         matrix = self.ptr.data.ptr, self.ind.data.ptr, self.values.data.ptr
-        grid = -(-self.rows * self.lanes // THREADS)
-        self._launch(f"csr_rows<{self.type}, {self.lanes}>", grid, (*matrix, *at, self.rows, self.longest))
-        if self.long_count:
-            args = (self.segments.data.ptr, *matrix[1:], at[0], self.partial.data.ptr)
-            self._launch(f"csr_segments<{self.type}>", self.parts, args)
-            args = (
-                self.long_rows.data.ptr,
-                self.first.data.ptr,
-                self.partial.data.ptr,
-                at[1],
-                self.long_count,
-            )
-            self._launch(f"csr_finish<{self.type}>", -(-self.long_count // THREADS), args)
+        long, partial = self.long, self._room(max(self.long.parts, self.long_block.parts), 1)
+        warps = THREADS // 32
+        grid = long.parts + -(-self.middle_count // warps) + -(-self.rows * self.lanes // THREADS)
+        lists = (
+            long.segments.data.ptr,
+            long.parts,
+            self.middle.data.ptr,
+            self.middle_count,
+            partial.data.ptr,
+        )
+        self._launch(
+            f"csr_rows<{self.type}, {self.lanes}>", grid, (*matrix, *at, self.rows, self.shortest, *lists)
+        )
+        self._finish(long, partial, y, 1)
+
+    def _finish(self, long: _LongOnDevice, partial: Any, y: Any, k: int) -> None:
+        if long.count:
+            args = (long.rows.data.ptr, long.first.data.ptr, partial.data.ptr, y.data.ptr, long.count, k)
+            self._launch(f"csr_finish<{self.type}>", -(-long.count * k // THREADS), args)
 
     def times_block(self, x: Any, y: Any) -> None:
-        k = x.shape[1]
+        k, long = x.shape[1], self.long_block
+        partial = self._room(max(long.parts, self.long.parts), k)
         args = (
-            self.ptr.data.ptr,
-            self.ind.data.ptr,
-            self.values.data.ptr,
-            x.data.ptr,
-            y.data.ptr,
-            self.rows,
-            k,
-        )
-        self._launch(f"csr_block<{self.type}>", (-(-self.rows // (THREADS // 32)), -(-k // 32)), args)
+            self.ptr.data.ptr, self.ind.data.ptr, self.values.data.ptr, x.data.ptr, y.data.ptr, self.rows, k, BLOCK_ROW,
+            long.segments.data.ptr, long.parts, partial.data.ptr,
+        )  # fmt: skip
+        grid = long.parts + -(-self.rows // (THREADS // 32))
+        self._launch(f"csr_block<{self.type}>", (grid, -(-k // 32)), args)
+        self._finish(long, partial, y, k)
 
 
 def apply(operator: Any, x: Any, out: Any) -> Any:
