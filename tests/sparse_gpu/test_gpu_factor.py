@@ -30,6 +30,7 @@ CASES = {
     "some pivots in place": (lambda: some_large_diagonal(150), True, SMALL),
     "dense": (lambda: random_symmetric(70, 2), True, {}),
     "kkt cut": (lambda: grid_kkt(14), True, {"regrouped": True}),
+    "kkt cut wide": (lambda: grid_kkt(14), True, {"regrouped": True, **SMALL}),
     "dense cut": (lambda: random_symmetric(70, 2, zero_diagonal=True), True, {"regrouped": True}),
     "zero diagonal": (lambda: random_symmetric(40, 3, zero_diagonal=True), True, {}),
 }

@@ -6,7 +6,7 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["cut_fronts", "front_sizes", "gather_below", "levels", "merge_small", "ranges", "subtrees"]
+__all__ = ["cut_fronts", "forest", "front_sizes", "gather_below", "levels", "merge_small", "ranges", "subtrees"]
 
 
 @njit(cache=True, nogil=True)
@@ -35,6 +35,16 @@ def subtrees(parent, rows, flops, most_rows, cap):
         elif largest[s] <= most_rows and below[s] <= cap:
             root[s] = s
     return root, first, below
+
+
+@njit(cache=True, nogil=True)
+def forest(parent, rows, most_rows):
+    """Which fronts have at most ``most_rows`` rows, and so has every front under them."""
+    member = rows <= most_rows
+    for s in range(parent.size):
+        if parent[s] >= 0 and not member[s]:
+            member[parent[s]] = False
+    return member
 
 
 @njit(cache=True, nogil=True)

@@ -37,6 +37,8 @@ __all__ = ["CPU_ONLY", "CudaPhases"]
 THRESHOLD = 1e-3
 # refinement steps while the error is above 1e-12, where ir_n_steps is not set: perturbed pivots may need more than two
 MOST_STEPS = 10
+# ratio of diagonal entries from which on a positive definite matrix is equilibrated, where scaling is not set
+UNEVEN = 1e6
 # settings the device does not read
 CPU_ONLY = frozenset(
     (
@@ -62,6 +64,7 @@ class CudaPhases:
     _report: SolverReport
     _factor: Any
     _refiner: Any
+    _uneven: bool
 
     def __init__(
         self, A: Any, structure: str = "auto", view: str = "full", device: str = "cuda", check: str = "raise",
@@ -89,6 +92,7 @@ class CudaPhases:
         """Order, find the fronts and plan memory, on the host. Returns the solver."""
         super().analyze(symbolic)  # type: ignore[misc]
         most_width = 0 if self._system.structure in ("SPD", "G") else WARP_ROWS
+        self._uneven = _uneven_diagonal(self._system.pattern, self._values)
         grouped = self._symbolic = regroup(self._symbolic, most_width=most_width)
         made = self._report.analysis
         if made is not None:
@@ -302,7 +306,7 @@ class CudaPhases:
         _refuse_what_is_not_taken(s, self._system.structure == "G")
         if self._system.structure == "G":
             return lu_factor_for(self)
-        scaled = s["scaling"] == "equilibrate" or (s["scaling"] == "auto" and pivoting)
+        scaled = s["scaling"] == "equilibrate" or (s["scaling"] == "auto" and (pivoting or self._uneven))
         threshold = float(s["pivot_threshold"]) if "pivot_threshold" in s.values else THRESHOLD
         tolerances = Tolerances(
             threshold=max(threshold, 1e-30),
@@ -359,6 +363,14 @@ def _factor_record(factor: GpuFactor, symbolic: Any, method: str, clock: Clock) 
         seconds=clock.seconds,
         jit_seconds=clock.jit_seconds,
     )
+
+
+def _uneven_diagonal(pattern: Any, values: Any) -> bool:
+    """Whether sizes on the diagonal differ so much that inverses of unit triangles lose what Cholesky would keep."""
+    column = np.repeat(np.arange(pattern.n_cols, dtype=pattern.ind.dtype), np.diff(pattern.ptr))
+    sizes = np.abs(values[pattern.ind == column])
+    sizes = sizes[(sizes > 0) & np.isfinite(sizes)]
+    return bool(sizes.size and sizes.max() > UNEVEN * sizes.min())
 
 
 def _host_matrix(A: Any) -> Any:

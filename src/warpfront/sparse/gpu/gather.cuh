@@ -65,9 +65,10 @@ WF_DEVICE void add_chunk(T* front, Chunk& chunk, T& sum, const T* base, const Ga
   }
 }
 
-// Fills a front's square of `words` words. Barriers: zeroed | elements written; the caller's follows.
-template <int Threads, typename T>
-WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& lists) {
+// Fills a front's square of `words` words. Barriers: zeroed (`ready`, behind which the children's blocks may be read; a
+// barrier of the team) | elements written; the caller's follows.
+template <int Threads, typename T, typename Ready>
+WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& lists, const Ready& ready) {
   constexpr int kWarps = Threads / kWarp;
   const int rank = team_rank<Threads>(), warp = rank / kWarp;
   const Gather g = lists.gathers[s];
@@ -76,7 +77,7 @@ WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& li
   int c = g.first + warp;
   fetch_chunk(chunk, lists, c, c < g.longs);
   for (int e = rank; e < words; e += Threads) front[e] = T(0);
-  team_sync<Threads>();
+  ready();
   T sum = T(0);
   for (; c < g.longs; c += kWarps) add_chunk(front, chunk, sum, base, lists, c + kWarps, c + kWarps < g.longs);
   if (warp != kWarps - 1 || g.longs == g.last) return;

@@ -86,6 +86,11 @@ KERNELS = {
         "solve.cu", "backward_wide<{T}, {rhs}>",
         "items fronts below_ind panels diagonal pivots x z solve_flags active sizes",
     ),
+    "factor_tree": _spec(
+        "factor_tree.cu", "factor_tree<{T}, {pivoting}>",
+        "forest_tickets forest_items fronts gathers sources places values rule panels blocks diagonal pivots stats cells",
+        "i",
+    ),
     "start_tree": _spec("tree_solve.cu", "start_tree", "cells state", "qq"),
     "solve_tree": _spec(
         "tree_solve.cu", "solve_tree<{T}, {rhs}>",
@@ -159,7 +164,7 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
             names = [spec.expression(dtype, threads) for threads in LU_THREADS]
         if name in ("forward", "backward"):
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
-        if name == "strips":
+        if name in ("strips", "factor_tree"):
             names = [spec.expression(dtype, pivoting=flag) for flag in (False, True)]
         for expression in dict.fromkeys(names):
             found.setdefault(spec.source, []).append(expression)

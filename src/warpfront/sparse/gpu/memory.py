@@ -47,6 +47,8 @@ def uploads(plan: GpuPlan, tables: Tables, items: NDArray[Any]) -> dict[str, NDA
         arrays |= {
             "tickets": tree.tickets, "tree_items": tree.items, "row_lists": tree.lists, "row_list_sources": tree.sources,
         }  # fmt: skip
+    if plan.forest is not None:
+        arrays |= {"forest_tickets": plan.forest.tickets, "forest_items": plan.forest.items}
     return {k: np.ascontiguousarray(a) if a.size else np.zeros(1, a.dtype) for k, a in arrays.items()}
 
 
@@ -68,8 +70,9 @@ def needs(plan: GpuPlan, nnz: int, entries: int, dtype: np.dtype[Any]) -> dict[s
         "candidate": (value, MOST_RHS * n, SOLVE), "residual": (value, MOST_RHS * n, SOLVE),
         "state": (f8, MOST_RHS * STATE, SOLVE), "active": (i4, 4, SOLVE),
     }  # fmt: skip
-    if plan.tree is not None:
-        table["cells"] = (i4, plan.tree.cells, SOLVE)
+    cells = [made.cells for made in (plan.tree, plan.forest) if made is not None]
+    if cells:
+        table["cells"] = (i4, max(cells), SOLVE)
     for k in range(SCALING_SWEEPS - 1):
         table[f"exponents_{k}"] = (i4, n, PLAN)
     return {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from warpfront.errors import NotSupportedError
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu.gather import gather_lists
-from warpfront.sparse.gpu.records import CHILD, ENTRY, FRONT, ITEM
+from warpfront.sparse.gpu.records import CHILD, ENTRY, FRONT, ITEM, Device, Launch
 from warpfront.sparse.gpu.tree import TreePlan, plan_tree
 from warpfront.sparse.plan import FrontPlan
 
@@ -24,47 +24,9 @@ PANEL, TILE, CHUNK = 32, 64, 512
 SUBTREE_SHARE, SUBTREE_FLOPS = 2e-5, 4000.0
 # rows of a front up to which a class goes, and its threads: without and with pivoting (one thread a row)
 CLASSES = ((32, 32, 32), (64, 128, 128), (96, 256, 128), (160, 256, 256))
+# rows of fronts that one launch eliminates all: a thread a row; of which two blocks fit a multiprocessor where more follows
+FOREST_ROWS = (128, 96)
 OWN_BYTES = 20480  # of shared memory that the kernels of small fronts use besides the front
-
-
-@dataclass(frozen=True)
-class Device:
-    """What of a device decides the plan.
-
-    Attributes
-    ----------
-    shared_bytes : int
-        Shared memory a block can opt in to.
-    sms : int
-        Multiprocessors.
-    """
-
-    shared_bytes: int = 232448
-    sms: int = 132
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch of the factorisation.
-
-    Attributes
-    ----------
-    kernel : {"fronts", "assemble", "strips", "update", "contribution", "order"}
-    threads, blocks, shared_bytes : int
-    items : int
-        First of its items; there is one a block.
-    after : tuple of int
-        Launches it waits for.
-    level : int
-    """
-
-    kernel: str
-    threads: int
-    blocks: int
-    shared_bytes: int
-    items: int
-    after: tuple[int, ...]
-    level: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +49,8 @@ class GpuPlan:
         Lengths of the buffers.
     tree : TreePlan or None
         Where no front is wide: the whole solve as one launch.
+    forest : TreePlan or None
+        Subtrees of fronts with at most FOREST_ROWS rows: their factorisation is one launch, the first.
     level : int64[fronts]
     root : int64[fronts]
         Root of the warp's subtree a front lies in, or -1.
@@ -117,6 +81,7 @@ class GpuPlan:
     wide: NDArray[np.bool_]
     flops: NDArray[np.float64]
     tree: TreePlan | None
+    forest: TreePlan | None = None
 
 
 def make_plan(
@@ -184,14 +149,19 @@ def make_plan(
     entries = np.zeros(plan.a_slot.size, ENTRY)
     entries["slot"], entries["row"], entries["col"] = plan.a_slot, plan.a_row, plan.a_col
     gathers, sources, places = gather_lists(plan, rows, wide, below_ptr, maps, fronts["block"])
-    made = _Launches(fronts, plan.a_col, level, wide, pivoting, itemsize, limit, chunk, device.sms)
+    most_rows = FOREST_ROWS[int(wide.any())] if one_launch else 0
+    member = kernels.forest(parent, rows, min(most_rows, limit))
+    made = _Launches(fronts, plan.a_col, level, wide, member, pivoting, itemsize, limit, chunk, device.sms)
     made.build(parent, root, first, weight, flops)
-    tree = None
+    tree = forest = None
+    places_of = (plan, fronts, below_ptr, maps, parent, level, root, first)
     if count and one_launch and not wide.any():
-        tree = plan_tree(plan, fronts, below_ptr, maps, parent, level, root, first)
+        tree = plan_tree(*places_of, np.ones(count, np.bool_))
+    if member.any():
+        forest = tree if tree is not None and member.all() else plan_tree(*places_of, member)
     return GpuPlan(
         symbolic.n, pivoting, fronts, children, entries, gathers, sources, places, made.all_items(), maps, below_ind,
-        tuple(made.launches), *words, parent, level, root, first, wide, flops, tree,
+        tuple(made.launches), *words, parent, level, root, first, wide, flops, tree, forest,
     )  # fmt: skip
 
 
@@ -248,9 +218,10 @@ class _Launches:
     """Builds the items and launches, level by level."""
 
     def __init__(
-        self, fronts: NDArray[Any], a_col: NDArray[Any], level: NDArray[Any], wide: NDArray[Any], pivoting: bool,
-        itemsize: int, limit: int, chunk: int, sms: int,
+        self, fronts: NDArray[Any], a_col: NDArray[Any], level: NDArray[Any], wide: NDArray[Any], member: NDArray[Any],
+        pivoting: bool, itemsize: int, limit: int, chunk: int, sms: int,
     ) -> None:  # fmt: skip
+        self.member = member
         self.fronts, self.a_col, self.level, self.wide = fronts, a_col, level, wide
         self.pivoting, self.itemsize, self.limit, self.chunk = pivoting, itemsize, limit, chunk
         self.sms = sms
@@ -279,7 +250,11 @@ class _Launches:
         done = np.full(parent.size, -1, np.int64)  # the launch that finishes a front
         waits: list[set[int]] = [set() for _ in range(parent.size)]
         order = np.lexsort((-work, self.level))
-        order = order[takes_part[order]]
+        order = order[takes_part[order] & ~self.member[order]]
+        if self.member.any():
+            self.launches.append(Launch("factor_tree", 128, 0, 0, -1, (), 0))
+            for s in np.flatnonzero(self.member & (parent >= 0)).tolist():
+                waits[parent[s]].add(0)
         for level in range(int(self.level.max(initial=-1)) + 1):
             here = order[self.level[order] == level]
             for group, plain, pivoted in self.classes(here):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from warpfront.formats.canonical import Canonical
 from warpfront.sparse.gpu.kernels import KERNELS
-from warpfront.sparse.gpu.schedule import ITEM, PANEL, GpuPlan
+from warpfront.sparse.gpu.schedule import ITEM, PANEL, GpuPlan, front_bytes
 from warpfront.sparse.gpu.tree import TreePlan
 
 __all__ = ["Step", "Tables", "Tolerances", "factor_steps", "make_tables", "solve_items", "solve_steps"]
@@ -18,7 +18,14 @@ __all__ = ["Step", "Tables", "Tolerances", "factor_steps", "make_tables", "solve
 THREADS, ROW_LANES = 256, 8
 SWEEP_THREADS = 128
 # one launch for the whole solve: its blocks, parts of the residual, shared memory (tree_sweeps.cuh: kTreeWords)
-TREE_THREADS, TREE_BLOCKS, TREE_PARTS, TREE_RESIDUAL_ROWS, TREE_BYTES = 128, 528, 264, 16, 8 * 32 * 162
+TREE_WARPS, TREE_THREADS, TREE_BLOCKS, TREE_PARTS, TREE_RESIDUAL_ROWS, TREE_BYTES = (
+    4,
+    128,
+    528,
+    264,
+    16,
+    8 * 32 * 162,
+)
 FEW = 1024  # small fronts of a level that one launch takes, whatever their rows
 SCALING_SWEEPS = 3
 STATE = 16
@@ -152,7 +159,7 @@ def factor_steps(
     if scaled:
         names = ["zeros", *(f"exponents_{k}" for k in range(SCALING_SWEEPS - 1)), "exponents"]
         for old, new in pairwise(names):
-            add("sweep_exponents", _grid(n), THREADS, (n,), exponents_a=old, exponents_b=new)
+            add("sweep_exponents", _grid(n * ROW_LANES), THREADS, (n,), exponents_a=old, exponents_b=new)
         exponents = "exponents"
     values = "values" if scaled or plan.pivoting else "original"
     if values == "values":
@@ -160,22 +167,12 @@ def factor_steps(
     if plan.pivoting:
         t = tolerances
         add("set_rule", 1, 32, (t.threshold, t.zero, t.doubt, t.epsilon))
-    ready, base = len(steps) - 1, len(steps) + 1
+    ready = len(steps) - 1
     # The row sums matter to the refinement only: nothing but the end waits for them.
-    add("row_sums", _grid(n), THREADS, (n,))
-    sums_at = len(steps) - 1
-    for launch in plan.launches:
-        after = tuple(base + k for k in launch.after) or (ready,)
-        expression = KERNELS[launch.kernel].expression(dtype, launch.threads, plan.pivoting)
-        rename: dict[str, str | None] = {"values": values}
-        steps.append(
-            Step(
-                launch.kernel, expression, launch.blocks, launch.threads, launch.shared_bytes, launch.items, (),
-                rename, after,
-            )
-        )  # fmt: skip
-    last = {len(steps) - 1, sums_at} | set(range(base, len(steps)))
-    last -= {k for step in steps[base:] for k in step.after}
+    add("row_sums", _grid(n * ROW_LANES), THREADS, (n,))
+    steps += _eliminations(plan, dtype, values, ready, len(steps))
+    followed = {k for step in steps for k in step.after}
+    last = [k for k in range(len(steps)) if k not in followed]
     steps.append(
         Step(
             "collect",
@@ -186,10 +183,43 @@ def factor_steps(
             -1,
             (plan.stat_rows,),
             {},
-            tuple(sorted(last)),
+            tuple(last),
         )
     )
     return steps
+
+
+def _eliminations(plan: GpuPlan, dtype: str, values: str, ready: int, base: int) -> list[Step]:
+    """The fronts, behind step ``ready``. ``base``: number of the first step."""
+    rename: dict[str, str | None] = {"values": values}
+    clear = [] if plan.forest is None else [_clear_cells(plan.forest, 0)]
+    steps = list(clear)
+    for x in plan.launches:
+        after = tuple(base + len(clear) + k for k in x.after) or (ready,)
+        expression = KERNELS[x.kernel].expression(dtype, x.threads, plan.pivoting)
+        if x.kernel == "factor_tree" and plan.forest is not None:
+            steps.append(
+                _forest_step(plan.forest, expression, np.dtype(dtype).itemsize, rename, (*after, base))
+            )
+        else:
+            steps.append(
+                Step(x.kernel, expression, x.blocks, x.threads, x.shared_bytes, x.items, (), rename, after)
+            )
+    return steps
+
+
+def _clear_cells(tree: TreePlan, words: int) -> Step:
+    return Step(
+        "start_tree", "start_tree", _grid(max(tree.cells, words)), THREADS, 0, -1, (tree.cells, words)
+    )
+
+
+def _forest_step(
+    forest: TreePlan, expression: str, itemsize: int, rename: dict[str, str | None], after: tuple[int, ...]
+) -> Step:
+    shared = max(front_bytes(forest.most_rows, itemsize), TREE_WARPS * front_bytes(32, itemsize))
+    blocks = min(forest.up, TREE_BLOCKS // 2)
+    return Step("factor_tree", expression, blocks, TREE_THREADS, shared, -1, (forest.up,), rename, after)
 
 
 def solve_items(plan: GpuPlan) -> tuple[NDArray[np.void], list[list[tuple[str, int, int, int]]]]:
@@ -309,9 +339,7 @@ def _tree_steps(
     refinements, rounds = counts[0], max(counts)
     parts = min(-(-plan.n // TREE_RESIDUAL_ROWS), TREE_PARTS) if refinements else 0
     words = STATE * rhs
-    start = Step(
-        "start_tree", "start_tree", _grid(max(tree.cells, words)), THREADS, 0, -1, (tree.cells, words), {}, ()
-    )
+    start = _clear_cells(tree, words)
     tickets = (tree.up + tree.down) * (rounds + 1 if parts else 1)
     rename = {"exponents": exponents, "summary": None if plan.pivoting else "summary"}
     numbers = (tree.up, tree.down, parts, refinements, rounds if parts else 0, *goals)

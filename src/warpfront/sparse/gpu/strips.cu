@@ -179,6 +179,30 @@ WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count, const
   __syncthreads();
 }
 
+// Panels before the strip's own: its rows of each are formed and announced, its columns behind updated.
+template <typename T>
+WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int owned) {
+  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, index = x.item.index;
+  for (int p = 0; p < index && p < blocks; ++p) {
+    if (thread == 0) signal_wait(x.block_done + p, x.base + 1);
+    __syncthreads();
+    const T* from = x.published + static_cast<i64>(p) * kPublished;
+    WF_UNROLL
+    for (int k = 0; k < kPanel; k += kStripThreads / kWarp)
+      x.m[(k + warp) * kPitch + lane] = from[(k + warp) * kPanel + lane];
+    if (warp == 0) {
+      from += kPanel * kPanel;
+      set_diagonal(d, lane, from[lane], from[kPanel + lane], static_cast<int>(from[2 * kPanel + lane]));
+    }
+    __syncthreads();
+    form_rows(x, p);
+    __syncthreads();
+    if (index < blocks && thread == 0) signal_set(x.rows_done + index, x.base + p + 1);
+    for (int q = p + 1; q <= owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, owned - q + 1), d);
+  }
+  __syncthreads();
+}
+
 template <typename T, bool Pivoting>
 __global__ void __launch_bounds__(kStripThreads)
     eliminate_strips(const Item* items, const Front* fronts, const T* rule, T* panels, T* diagonal, i32* pivots,
@@ -202,34 +226,32 @@ __global__ void __launch_bounds__(kStripThreads)
         inside ? x.panel[static_cast<i64>(col) * x.f.ld + row] : T(0);
   }
   for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
-  for (int p = 0; p < index && p < blocks; ++p) {
-    if (thread == 0) signal_wait(x.block_done + p, x.base + 1);
-    __syncthreads();
-    const T* from = x.published + static_cast<i64>(p) * kPublished;
-    WF_UNROLL
-    for (int k = 0; k < kPanel; k += kStripThreads / kWarp)
-      x.m[(k + warp) * kPitch + lane] = from[(k + warp) * kPanel + lane];
-    if (warp == 0) {
-      from += kPanel * kPanel;
-      set_diagonal(d, lane, from[lane], from[kPanel + lane], static_cast<int>(from[2 * kPanel + lane]));
-    }
-    __syncthreads();
-    form_rows(x, p);
-    __syncthreads();
-    if (index < blocks && thread == 0) signal_set(x.rows_done + index, x.base + p + 1);
-    for (int q = p + 1; q <= owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, owned - q + 1), d);
-  }
-  __syncthreads();
-  if (index >= blocks || warp != 0) return;
-  // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
-  T* block = x.s + index * kBlockSize;
   T* block_d = diagonal + 2 * (x.f.first + k0);
   i32* block_pivots = pivots + 2 * (x.f.first + k0);
   i32* block_stats = stats + kStats * (x.f.stat + first + index);
   T* to = x.published + static_cast<i64>(index) * kPublished;
-  eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to);
-  __syncwarp();
+  // Turn 0 is a rehearsal on the identity while the strips before are at work: the code of the elimination is in the
+  // multiprocessor's cache when its turn comes, for which all others wait. What it writes is written again. (A loop, so that
+  // both turns run the same instructions.)
+  WF_UNROLL_N(1)
+  for (int turn = index > 0 ? 0 : 1; turn < 2; ++turn) {
+    T* block = x.m;
+    if (turn == 1) {
+      follow_strips(x, d, blocks, owned);
+      block = x.s + index * kBlockSize;
+    }
+    // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
+    if (index >= blocks || warp != 0) continue;
+    if (turn == 0) {
+      for (int k = 0; k < kPanel; ++k) block[k * kPitch + lane] = T(k == lane);
+      __syncwarp();
+    }
+    eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to);
+    __syncwarp();
+  }
+  if (index >= blocks || warp != 0) return;
+  T* block = x.s + index * kBlockSize;
   if (lane == 0) signal_set(x.block_done + index, x.base + 1);
   for (int k = 0; k < size; ++k)
     if (lane < size) x.panel[static_cast<i64>(k0 + k) * x.f.ld + k0 + lane] = lane == k ? T(1) : block[k * kPitch + lane];

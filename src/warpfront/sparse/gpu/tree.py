@@ -33,6 +33,8 @@ class TreePlan:
         Tickets of either sweep.
     cells : int
         Words that signal.
+    most_rows : int
+        Of a front that takes part.
     """
 
     tickets: NDArray[Any]
@@ -42,11 +44,12 @@ class TreePlan:
     up: int
     down: int
     cells: int
+    most_rows: int
 
 
 def plan_tree(
     plan: FrontPlan, fronts: NDArray[Any], below_ptr: NDArray[Any], maps: NDArray[Any], parent: NDArray[Any],
-    level: NDArray[Any], root: NDArray[Any], first: NDArray[Any],
+    level: NDArray[Any], root: NDArray[Any], first: NDArray[Any], member: NDArray[Any],
 ) -> TreePlan:  # fmt: skip
     """Make the tickets: level by level upwards, then downwards.
 
@@ -58,16 +61,18 @@ def plan_tree(
         Places of each front's rows below in its parent.
     parent, level, root, first : int64[fronts]
         As in `GpuPlan`.
+    member : bool[fronts]
+        Fronts that take part, with all that is under them.
     """
     rows = fronts["rows"]
-    takes_part = (root < 0) | (root == np.arange(root.size))
+    takes_part = member & ((root < 0) | (root == np.arange(root.size)))
     order = np.lexsort((rows <= WARP_ROWS, level))
     order = order[takes_part[order]]
     count = order.size
     item_of = np.full(root.size, -1, np.int64)
     item_of[order] = np.arange(count)
     above = np.full(count, -1, np.int64)
-    inside = parent[order] >= 0
+    inside = (parent[order] >= 0) & member[np.maximum(parent[order], 0)]
     above[inside] = item_of[
         np.where(root[parent[order[inside]]] >= 0, root[parent[order[inside]]], parent[order[inside]])
     ]
@@ -81,7 +86,7 @@ def plan_tree(
     items["col"], items["end"], items["e0"], items["e1"], items["index"] = up, end, before, down, above < 0
     forward: list[tuple[int, int]] = []
     backward: list[tuple[int, int]] = []
-    for here in range(int(level.max()) + 1):
+    for here in range(int(level[order].max()) + 1):
         at = np.flatnonzero(level[order] == here)
         teams, warps = at[rows[order[at]] > WARP_ROWS], at[rows[order[at]] <= WARP_ROWS]
         made = [(int(k), 0) for k in teams]
@@ -92,7 +97,9 @@ def plan_tree(
     tickets["front"], tickets["last"] = np.array(forward + backward, np.int32).T
     lists, sources = _row_lists(plan, rows, below_ptr, maps)
     cells = FIRST_CELL + 2 * count + roots.size
-    return TreePlan(tickets, items, lists, sources, len(forward), len(backward), cells)
+    return TreePlan(
+        tickets, items, lists, sources, len(forward), len(backward), cells, int(rows[member].max())
+    )
 
 
 def _row_lists(

@@ -33,17 +33,20 @@ WF_DEVICE i32 exponent_of(double v) {
   return -1010 - (__clzll(bits) - 0);  // subnormal: position of its leading bit
 }
 
-// One sweep of symmetric equilibration on binary exponents: half of each row's largest scaled exponent goes.
+// One sweep of symmetric equilibration on binary exponents, eight lanes a row: half of each row's largest scaled exponent goes.
 template <typename T>
 __global__ void __launch_bounds__(kVectorThreads)
     sweep_exponents(const i64* row_ptr, const i32* row_col, const i64* row_slot, const T* values, const i32* from,
                     i32* to, i64 n) {
-  const i64 i = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x;
-  if (i >= n) return;
+  const i64 i = (static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x) / kRowLanes;
+  const int sub = threadIdx.x % kRowLanes;
+  const i32 mine = i < n ? from[i] : 0;
   i32 top = -32000;
-  for (i64 e = row_ptr[i]; e < row_ptr[i + 1]; ++e)
-    top = max_of(top, exponent_of(static_cast<double>(values[row_slot[e]])) + from[row_col[e]] + from[i]);
-  to[i] = top > -16000 ? max_of(-1000, min_of(1000, from[i] - (top >> 1))) : from[i];
+  if (i < n)
+    for (i64 e = row_ptr[i] + sub; e < row_ptr[i + 1]; e += kRowLanes)
+      top = max_of(top, exponent_of(static_cast<double>(values[row_slot[e]])) + from[row_col[e]] + mine);
+  for (int d = kRowLanes / 2; d > 0; d /= 2) top = max_of(top, __shfl_xor_sync(kFullMask, top, d));
+  if (i < n && sub == 0) to[i] = top > -16000 ? max_of(-1000, min_of(1000, mine - (top >> 1))) : mine;
 }
 
 // scaled = S A S entry by entry and its largest size; a null `exponents` means no scaling.
@@ -73,18 +76,24 @@ __global__ void __launch_bounds__(32) set_rule(const double* scalars, T* rule, d
   rule[kDoubt] = static_cast<T>(doubt * largest), rule[kEpsilon] = static_cast<T>(epsilon * largest);
 }
 
-// Row sums of |A| and the largest of them.
+// Row sums of |A|, eight lanes a row, and the largest of them; any grid covers all rows.
 template <typename T>
 __global__ void __launch_bounds__(kVectorThreads)
     row_sums(const i64* row_ptr, const i64* row_slot, const T* values, double* sums, double* scalars, i64 n) {
   __shared__ double scratch[kMaxWarps];
-  const i64 i = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x;
-  double sum = 0.0;
-  if (i < n) {
-    for (i64 e = row_ptr[i]; e < row_ptr[i + 1]; ++e) sum += abs_value(static_cast<double>(values[row_slot[e]]));
-    sums[i] = sum;
+  constexpr int kRows = kVectorThreads / kRowLanes;
+  const int sub = threadIdx.x % kRowLanes;
+  double largest = 0.0;
+  for (i64 i0 = static_cast<i64>(blockIdx.x) * kRows; i0 < n; i0 += static_cast<i64>(gridDim.x) * kRows) {
+    const i64 i = i0 + threadIdx.x / kRowLanes;
+    double sum = 0.0;
+    if (i < n)
+      for (i64 e = row_ptr[i] + sub; e < row_ptr[i + 1]; e += kRowLanes) sum += abs_value(static_cast<double>(values[row_slot[e]]));
+    for (int d = kRowLanes / 2; d > 0; d /= 2) sum += __shfl_xor_sync(kFullMask, sum, d);
+    if (i < n && sub == 0) sums[i] = sum;
+    largest = nan_max(largest, sum);
   }
-  raise_block(scalars + kNorm, sum, scratch);
+  raise_block(scalars + kNorm, largest, scratch);
 }
 
 // Statistics of all fronts into the summary; kFailed is the first failing pivot's position.

@@ -1,0 +1,71 @@
+// The whole factorisation of a tree of small fronts in one launch: a flow of tickets, as the solve's (tree_solve.cu).
+//
+// Blocks of 128 threads take tickets in order: one front of more than 32 rows for the whole block, or up to four items (a
+// front, or a subtree of small ones) for a warp each. An item waits for its children, which have smaller tickets; its records
+// and lists, and the zeroed square, are there by then. Cells: tree_sweeps.cuh; only kTicket and `up` are used, and they
+// start at zero. One launch for all levels: the code is read once a multiprocessor.
+// Signals are released by one thread behind the team's barrier that ends an item's writes, and acquired before the barrier
+// behind which the team reads them. Dynamic shared memory: one front, or four of 32 rows; the team's scratch is shared by
+// both kinds of tickets, and a barrier of the block separates tickets.
+#include "small_fronts.cuh"
+#include "tree_sweeps.cuh"
+
+using namespace wf;
+
+template <typename T>
+struct Forest {
+  const Front* fronts;
+  GatherLists<T> lists;
+  const T* rule;
+  T *panels, *blocks, *diagonal;
+  i32 *pivots, *stats;
+  u32* cells;
+};
+
+template <bool Pivoting, int Threads, typename T>
+WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, T* a, FrontScratch<T, Threads, Pivoting>& scratch) {
+  for (int s = item.front; s <= item.last; ++s) {
+    const Front f = forest.fronts[s];
+    const Target<T> to = {forest.panels + f.panel, forest.blocks + f.block, forest.diagonal + 2 * f.first,
+                          forest.pivots + 2 * f.first, forest.stats + kStats * f.stat};
+    const int padded = (f.rows + 15) / 16 * 16, ld = padded + 4;
+    gather_front<Threads>(a, padded * ld, s, forest.lists, [&] {
+      if (s == item.last && item.row > 0) team_wait<Threads>(forest.cells + item.col, static_cast<u32>(item.row));
+      else team_sync<Threads>();
+    });
+    team_sync<Threads>();
+    eliminate_front<Pivoting, Threads>(a, ld, padded, f, forest.rule, scratch, to);
+    team_sync<Threads>();
+  }
+  if (team_rank<Threads>() == 0 && item.index == 0) add_acq_rel(forest.cells + item.end, 1u);
+}
+
+template <typename T, bool Pivoting>
+union TicketScratch {
+  FrontScratch<T, kTreeThreads, Pivoting> team;
+  FrontScratch<T, kWarp, Pivoting> single[kTreeThreads / kWarp];
+};
+
+template <typename T, bool Pivoting>
+__global__ void __launch_bounds__(kTreeThreads, 2)
+    factor_tree(const Item* tickets, const Item* items, const Front* fronts, const Gather* gathers, const i32* sources,
+                const place_t* places, const T* values, const T* rule, T* panels, T* blocks, T* diagonal, i32* pivots,
+                i32* stats, u32* cells, i32 count) {
+  WF_DYNAMIC_SHARED(memory);
+  __shared__ TicketScratch<T, Pivoting> scratch;
+  __shared__ i32 shared_ticket;
+  const int thread = threadIdx.x, warp = thread / kWarp;
+  const Forest<T> forest = {fronts, {gathers, sources, places, values, blocks}, rule, panels, blocks, diagonal, pivots, stats, cells};
+  T* a = reinterpret_cast<T*>(memory);
+  for (;;) {
+    if (thread == 0) shared_ticket = static_cast<i32>(add_acq_rel(cells + kTicket, 1u));
+    __syncthreads();
+    const int ticket = shared_ticket;
+    if (ticket >= count) return;
+    const Item t = tickets[ticket];
+    if (t.last == 0) factor_item<Pivoting, kTreeThreads>(forest, items[t.front], a, scratch.team);
+    else if (warp < t.last)
+      factor_item<Pivoting, kWarp>(forest, items[t.front + warp], a + warp * kPanel * kPitch, scratch.single[warp]);
+    __syncthreads();
+  }
+}
