@@ -95,12 +95,12 @@ def rows_of(record):
     return rows
 
 
-def write_record(out, record):
+def write_record(out, record, more):
     from warpfront.bench.collect import gpu_record
     from warpfront.bench.record import write
 
     options = {"samples": REPEATS, "clock": "wall, call to synchronisation"}
-    write(gpu_record("sparse_gpu", rows_of(record), options), out / "sparse_gpu.json")
+    write(gpu_record("sparse_gpu", rows_of(record) + more, options), out / "sparse_gpu.json")
 
 
 def ours(name, a, structure, refinements):
@@ -180,16 +180,16 @@ def repeats(s, a):
     return sum(state() != first for _ in range(20) if s.refactorize(values) is s)
 
 
-def profile(s):
+def profile(s, sequence):
     """Time added by each launch: graphs of growing prefixes of the sequence, one branch."""
     import cupy
 
     runner = s._factor.runner
-    steps = runner.sequence("factor from entries")
+    steps = runner.sequence(sequence)
     branches, runner.branches = runner.branches, 1
     rows, before = [], 0.0
     for k in range(1, len(steps) + 1):
-        key = f"prefix {k}"
+        key = f"prefix {sequence} {k}"
         runner.define(key, steps[:k])
         runner.run(key)
         now = min(device_times(lambda key=key: runner.run(key), 6))
@@ -204,17 +204,22 @@ def profile(s):
 def profile_all(out, solvers, deadline):
     """Profiles of a few factorisations; returns how many failed."""
     failed = 0
-    for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "case1354_pegase_K2_it10 S ir0", "case118_ieee_K2_it10 S ir0"):
+    wanted = [
+        (key, "factor from entries")
+        for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "case1354_pegase_K2_it10 S ir0")
+    ]
+    wanted += [(key, "solve N 1 0 0") for key in ("kkt_3000_1000 S ir0", "lap3d_64 SPD ir0")]
+    for key, sequence in wanted:
         if key not in solvers or perf_counter() > deadline:
             continue
         try:
-            rows = profile(solvers[key])
-            (out / f"profile {key}.json").write_text(json.dumps(rows))
+            rows = profile(solvers[key], sequence)
+            (out / f"profile {key} {sequence[:6]}.json").write_text(json.dumps(rows))
             total = {}
             for kernel, threads, _, us in rows:
                 total[f"{kernel}/{threads}"] = total.get(f"{kernel}/{threads}", 0.0) + us
-            print(key, {k: round(v) for k, v in total.items()}, flush=True)
-            print("   ", " ".join(f"{k[:4]}{t}x{b}:{us}" for k, t, b, us in rows)[:1500], flush=True)
+            print(key, sequence, {k: round(v) for k, v in total.items()}, flush=True)
+            print("   ", " ".join(f"{k[:4]}{t}x{b}:{us}" for k, t, b, us in rows)[:1800], flush=True)
         except Exception:
             failed += 1
             traceback.print_exc()
@@ -263,8 +268,16 @@ def measure(out, cudss, limit):
                     failed += 1
                     traceback.print_exc()
                 (out / "time.json").write_text(json.dumps(record, indent=1, default=str))
+    more = []
     try:
-        write_record(out, record)
+        from sparse_gpu_assembly import record_rows
+
+        more = record_rows(solvers, ("lap2d_300 SPD ir0", "case1354_pegase_K2_it10 S ir0"), REPEATS)
+    except Exception:
+        failed += 1
+        traceback.print_exc()
+    try:
+        write_record(out, record, more)
     except Exception:
         failed += 1
         traceback.print_exc()
