@@ -21,24 +21,32 @@ def test_on_the_host(source):
     """A sample of all patterns, and a run of mantissas around the one divisor that is left out."""
     from warpfront.backend.simt import Simt
 
-    kernel = Simt.build(source, ["short_forms"])
-    for first, step, least in ((0, 1048573, 500), (0x407FF000, 1, 2000)):
-        counts = np.zeros(2, np.uint64)
-        kernel.launch("short_forms", 2, 32, [np.uint32(first), np.uint32(step), 4096, counts]).check()
-        assert counts[1] == 0
-        assert counts[0] >= least
+    kernel = Simt.build(source, ["short_forms", "short_forms_double"])
+    runs = [
+        ("short_forms", 0, 1048573, 500),
+        ("short_forms", 0x407FF000, 1, 2000),
+        ("short_forms_double", 0, 1, 2000),
+    ]
+    for name, first, step, least in runs:
+        counts = np.zeros(3, np.uint64)
+        kernel.launch(name, 2, 32, [np.uint32(first), np.uint32(step), 4096, counts]).check()
+        assert counts[2] == 0
+        assert min(counts[:2]) >= least
 
 
 @pytest.mark.cuda
-def test_on_the_device(source):
-    """All 2**32 patterns: the device's approximate root is what it is, and is corrected whatever it is."""
+@pytest.mark.parametrize(
+    ("name", "count", "least"), [("short_forms", 1 << 32, 1 << 29), ("short_forms_double", 1 << 29, 1 << 28)]
+)
+def test_on_the_device(source, name, count, least):
+    """All 2**32 patterns of float32: the device's approximations are what they are, and are corrected whatever they are."""
     import cupy
 
     from warpfront.backend import cuda
 
-    kernel = cuda.load(source, "short_forms", "iiqp", 0, plans.OPTIONS)
-    counts = cupy.zeros(2, "u8")
-    kernel.launch(cupy.cuda.get_current_stream().ptr, 132 * 8, 256, (0, 1, 1 << 32, counts.data.ptr))
-    sure, wrong = cupy.asnumpy(counts)
+    kernel = cuda.load(source, name, "iiqp", 0, plans.OPTIONS)
+    counts = cupy.zeros(3, "u8")
+    kernel.launch(cupy.cuda.get_current_stream().ptr, 132 * 8, 256, (0, 1, count, counts.data.ptr))
+    sure, also, wrong = cupy.asnumpy(counts)
     assert wrong == 0
-    assert sure > 1 << 29
+    assert min(sure, also) > least

@@ -70,26 +70,34 @@ WF_DEVICE T group_nan_max(T v) {
   return v;
 }
 
-// Within two units in the last place of 1 / sqrt(p), p normal.
-WF_DEVICE float near_root(float p) {
+// 1 / sqrt(p) and 1 / d, roughly: float within two units in the last place, double some twenty bits.
 #ifdef WARPFRONT_SIMT
-  return 1.0f / sqrtf(p);
+WF_DEVICE float near_root(float p) { return 1.0f / sqrtf(p); }
+WF_DEVICE double near_root(double p) { return 1.0 / sqrt(p); }
+WF_DEVICE float near_reciprocal(float d) { return 1.0f / d; }
+WF_DEVICE double near_reciprocal(double d) { return 1.0 / d; }
 #else
+WF_DEVICE float near_root(float p) {
   float r;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(p));
   return r;
-#endif
 }
-
+WF_DEVICE double near_root(double p) {
+  double r;
+  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(p));
+  return r;
+}
 WF_DEVICE float near_reciprocal(float d) {
-#ifdef WARPFRONT_SIMT
-  return 1.0f / d;
-#else
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
   return r;
-#endif
 }
+WF_DEVICE double near_reciprocal(double d) {
+  double r;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(d));
+  return r;
+}
+#endif
 
 // What may have left the range in which the short forms equal IEEE's.
 template <typename T>
@@ -106,8 +114,8 @@ WF_DEVICE doubt<T> no_doubt() {
 }
 
 // d = sqrt(p), v = 1 / d. The root is what compilers make of it in this range: one correction of p / sqrt(p). The
-// reciprocal is Newton's iteration from the same start, twice; it is the IEEE one for every d but 2 - 2^-23 times a power
-// of two (tried for all mantissas and starts up to four units off).
+// reciprocal is Newton's iteration from the same start, twice; it is the IEEE one for every d whose mantissa is not all
+// ones (float: tried for all mantissas and starts up to four units off).
 WF_DEVICE void root_and_reciprocal(float p, float& d, float& v, doubt<float>& doubts) {
   const u32 u = __float_as_uint(p);
   const float y = near_root(p), g = mul(p, y), h = mul(y, 0.5f);
@@ -117,10 +125,16 @@ WF_DEVICE void root_and_reciprocal(float p, float& d, float& v, doubt<float>& do
   doubts.most = max_of(doubts.most, u - (47u << 23));  // 2^-80 <= p < 2^80
   doubts.odd = doubts.odd || (u & 0xfffffeu) == 0x7ffffeu;
 }
+WF_DEVICE u32 high_word(double x) { return static_cast<u32>(static_cast<u64>(__double_as_longlong(x)) >> 32); }
+WF_DEVICE bool is_all_ones(double x) { return (static_cast<u64>(__double_as_longlong(x)) & 0xfffffffffffffull) == 0xfffffffffffffull; }
 WF_DEVICE void root_and_reciprocal(double p, double& d, double& v, doubt<double>& doubts) {
-  d = root(p);
-  v = reciprocal_of(d);
-  doubts.odd = doubts.odd || v != v;
+  const double s = near_root(p), e = fused(p, -mul(s, s), 1.0), y = fused(fused(e, 0.375, 0.5), mul(e, s), s);
+  const double g = mul(p, y), h = mul(y, 0.5);
+  d = fused(fused(-g, g, p), h, g);
+  const double z = fused(fused(-d, y, 1.0), y, y);
+  v = fused(fused(-d, z, 1.0), z, z);
+  doubts.most = max_of(doubts.most, high_word(p) - (623u << 20));  // 2^-400 <= p < 2^400
+  doubts.odd = doubts.odd || is_all_ones(d);
 }
 
 // size = |d|, v = 1 / |d|: Newton's iteration from an approximate reciprocal, likewise.
@@ -134,8 +148,11 @@ WF_DEVICE void reciprocal(float d, float& size, float& v, doubt<float>& doubts) 
 }
 WF_DEVICE void reciprocal(double d, double& size, double& v, doubt<double>& doubts) {
   size = fabs(d);
-  v = reciprocal_of(size);
-  doubts.odd = doubts.odd || v != v;
+  const double s = near_reciprocal(size), e = fused(-size, s, 1.0), y = fused(fused(e, e, e), s, s);
+  v = fused(fused(-size, y, 1.0), y, y);
+  // 2^-200 <= |d| < 2^200; twice the distance, so that one bound serves both.
+  doubts.most = max_of(doubts.most, (high_word(size) - (823u << 20)) << 1);
+  doubts.odd = doubts.odd || is_all_ones(size);
 }
 
 // t / d, v being 1 / d (see quotient_by). Zeros keep their sign: of -0 the remainder is +0, its product with v -0.
@@ -157,7 +174,9 @@ WF_DEVICE double over(double t, double d, double v, doubt<double>& doubts) {
 WF_DEVICE bool is_sure(const doubt<float>& d) {
   return d.least >= (47u << 24) - 1u && d.most < 160u << 23 && !d.odd && d.poison == 0.0f;
 }
-WF_DEVICE bool is_sure(const doubt<double>& d) { return d.least >= (323u << 21) - 1u && !d.odd && d.poison == 0.0; }
+WF_DEVICE bool is_sure(const doubt<double>& d) {
+  return d.least >= (323u << 21) - 1u && d.most < 800u << 20 && !d.odd && d.poison == 0.0;
+}
 // Below it entries of a matrix make no quotient overflow while pivots keep their range: 2^80, 2^700.
 WF_DEVICE bool is_moderate(float largest) { return largest < 1.2089258e+24f; }
 WF_DEVICE bool is_moderate(double largest) { return largest < 5.2601359e+210; }
