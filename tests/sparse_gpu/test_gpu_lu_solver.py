@@ -140,6 +140,8 @@ def test_not_finite(cupy):
     assert s.status == Status.NON_FINITE
     with pytest.raises(NonFiniteError):
         make(a).factorize().refactorize(cupy.asarray(bad))
+    s.refactorize(bad)
+    assert s.status == Status.NON_FINITE, "host values are read first"
     s.refactorize(a.data)
     assert s.status == Status.OK
 

@@ -109,7 +109,8 @@ class CudaPhases:
         """Factor the values the solver holds; see `DirectSolver.factorize`."""
         if self._symbolic is None:
             self.analyze()
-        return self._factor_device(self._values, True)
+        bad = getattr(self, "_nonfinite", None) is not None  # its values were cleaned when they were read
+        return self._factor_device(np.full_like(self._values, np.nan) if bad else self._values, True)
 
     def refactorize(self, values: Any, diagonal_shift: tuple[float, float] | None = None) -> Any:
         """Factor new values on the analysed pattern; a device array in the caller's entry order stays on the device."""

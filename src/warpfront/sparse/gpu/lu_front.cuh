@@ -101,49 +101,95 @@ WF_DEVICE T lu_count(LuCounts& c, const LuRule<T>& rule, int what, T pivot, T al
 template <typename T>
 WF_DEVICE T lu_inverse(int what, T pivot) { return what == kEmpty ? T(0) : reciprocal(pivot); }
 
-// One warp, lane i: row i of a matrix with `rows` <= 32 rows in r. Eliminates columns 0..width, pivots from the rows before
-// `full`. Rows stay where they are; `place` says where each belongs. Column k of L goes to lower[k * pitch + lane], row k of
-// U from its diagonal on to upper[k * kPitch]. d: lane k's pivot. r: out, columns from `width` on.
-// Returns `width`, or the first column refused. A warp barrier a column separates a row of U from its readers, one more the
-// results from the caller.
-template <bool Force, typename T>
-WF_DEVICE int eliminate_lu_rows(T (&r)[kPanel], int rows, int full, int width, const LuRule<T>& rule, bool whole, T* lower,
-                                int pitch, T* upper, int& place, T& d, LuCounts& counts) {
+// Two neighbouring values, moved at once.
+template <typename T>
+struct alignas(2 * sizeof(T)) LuPair {
+  T a, b;
+};
+
+// What a warp's elimination is told: `full` of the `rows` rows may hold pivots; `whole` as in lu_choose; `sure`: size above
+// which a diagonal entry needs no look at the tolerances.
+template <typename T>
+struct LuShape {
+  int rows, full, width;
+  bool whole;
+  T sure;
+};
+template <typename T>
+WF_DEVICE LuShape<T> lu_shape(int rows, int full, int width, bool whole, const LuRule<T>& rule) {
+  const T sure = rule.zero < rule.doubt ? rule.doubt : rule.zero;
+  return {rows, full, width, whole, whole || rule.epsilon < sure ? sure : rule.epsilon};
+}
+
+// One warp, lane i: row i of a matrix with at most 32 rows in r. Eliminates the columns before `width`. Rows stay where they
+// are; `place` says where each belongs. Column k of L goes to lower[k * pitch + lane], row k of U from its diagonal on to
+// upper[k * kPitch], 16-byte aligned. d: lane k's pivot. A column that leaves r at the front makes room at its end for one of
+// the inverse of L, whose rows change as the matrix's do: r comes back as the remaining columns, then the inverse's, by place.
+// A diagonal entry that all others of its column let pass costs a vote; only otherwise the largest is looked for.
+// Returns `width`, or the first column refused. pace() is called by all lanes once a column, between the row of U and its
+// readers: a warp barrier, or one that lets another warp follow.
+template <bool Force, typename T, typename Pace>
+WF_DEVICE int eliminate_lu_rows(T (&r)[kPanel], const LuShape<T>& shape, const LuRule<T>& rule, T* lower, int pitch, T* upper,
+                                int& place, T& d, LuCounts& counts, Pace pace) {
   const int lane = lane_id();
+  const bool own = lane < shape.full, other = !own && lane < shape.rows;
+  bool moved = false;
   place = lane, d = T(1);
-  for (int k = 0; k < width; ++k) {
+  for (int k = 0; k < shape.width; ++k) {
     const T x = r[0], size = lu_size(x);
-    const bool own = lane < full, open = own && place >= k;
-    const T top = lu_largest(open ? size : T(0));
-    const T all = rows > full ? nan_max(top, lu_largest(!own && lane < rows ? size : T(0))) : top;
-    const u32 at = lu_first(open, size, top, place);
-    const int diagonal = __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == k))) - 1;
-    const T akk = __shfl_sync(kFullMask, size, diagonal);
-    const LuChoice choice = lu_choose(rule, akk, top, all, k, static_cast<int>(at), Force, whole);
-    if (choice.what == kRefuse) {
-      __syncwarp();
-      return k;
+    const bool open = own && place >= k;
+    const int diagonal = moved ? __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == k))) - 1 : k;
+    T pivot = __shfl_sync(kFullMask, x, diagonal);
+    const T akk = lu_size(pivot);
+    int chosen = diagonal, what = kTake;
+    T all = akk;
+    if (!(__all_sync(kFullMask, akk > shape.sure && (!(open || other) || rule.share * size <= akk)))) {
+      const T top = lu_largest(open ? size : T(0));
+      all = nan_max(top, lu_largest(other ? size : T(0)));
+      const u32 at = lu_first(open, size, top, place);
+      const LuChoice choice = lu_choose(rule, akk, top, all, k, static_cast<int>(at), Force, shape.whole);
+      what = choice.what;
+      if (what == kRefuse) {
+        __syncwarp();
+        return k;
+      }
+      chosen = __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == choice.place))) - 1;
+      pivot = __shfl_sync(kFullMask, x, chosen);
+      if (lane == diagonal) place = choice.place;
+      if (lane == chosen) place = k;
+      moved = moved || chosen != diagonal;
     }
-    const int chosen = __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == choice.place))) - 1;
-    const T pivot = lu_count(counts, rule, choice.what, __shfl_sync(kFullMask, x, chosen), all, k);
-    const T inverse = lu_inverse(choice.what, pivot);
-    T* row = upper + k * kPitch;
-    if (lane == diagonal) place = choice.place;
+    pivot = lu_count(counts, rule, what, pivot, all, k);
+    LuPair<T>* row = reinterpret_cast<LuPair<T>*>(upper + k * kPitch);
     if (lane == chosen) {
-      place = k;
+      row[0] = {pivot, r[1]};
       WF_UNROLL
-      for (int j = 0; j < kPanel; ++j) row[j] = j == 0 ? pivot : r[j];
+      for (int j = 1; j < kPanel / 2; ++j) row[j] = {r[2 * j], r[2 * j + 1]};
     }
+    const T inverse = lu_inverse(what, pivot);
     if (lane == k) d = pivot;
-    __syncwarp();
-    const T l = (own ? place > k : lane < rows) ? x * inverse : T(0);
-    if (lane < rows) lower[k * pitch + lane] = l;
+    pace();
+    const T l = own ? (place > k ? x * inverse : T(0)) : other ? x * inverse : T(0);
+    if (lane < shape.rows) lower[k * pitch + lane] = l;
     WF_UNROLL
-    for (int j = 1; j < kPanel; ++j) r[j - 1] = fma(-l, row[j], r[j]);
-    r[kPanel - 1] = T(0);
+    for (int j = 0; j < kPanel / 2; ++j) {
+      const LuPair<T> u = row[j];
+      if (j > 0) r[2 * j - 1] = fma(-l, u.a, r[2 * j]);
+      r[2 * j] = fma(-l, u.b, r[2 * j + 1]);
+    }
+    r[kPanel - 1] = lane == chosen ? T(1) : -l;
   }
   __syncwarp();
-  return width;
+  return shape.width;
+}
+
+// Barrier of the first `threads` threads that come to it; `id` 1 to 15.
+WF_DEVICE void pair_sync(int id, int threads) {
+#ifdef WARPFRONT_SIMT
+  simt::barrier_sync(id, threads);
+#else
+  asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
+#endif
 }
 
 // Inverse of a unit lower triangle of order size <= 32, one warp: lane c holds column c. entry(m, k), m > k, reads the

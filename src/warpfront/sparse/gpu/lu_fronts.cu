@@ -5,10 +5,10 @@
 // Dynamic shared memory: the front as a padded x padded square, column-major, leading dimension padded + 4.
 // A panel of at most 32 columns lies in registers, a row a thread. Its columns' largest entries are found by warp
 // reductions on bits and one fold of the warps' results; the diagonal's row is laid out before that, so a column costs one
-// barrier, and a second one only where rows are exchanged. A column without an acceptable pivot ends the panel and moves
+// barrier, and two more only where its diagonal entry does not do. A column without an acceptable pivot ends the panel and moves
 // behind the other candidates; what is left when a pass accepts nothing is forced (lu_front.cuh).
 // Barriers: zeroed | entries of A | lower half of the children (columns owned by warps) and upper half | each column: sizes,
-// the diagonal's row | the chosen row | panel stored | interchanges made | triangle inverted | rows of U | trailing
+// the diagonal's row | rows' largest | the chosen row | panel stored | interchanges made | triangle inverted | rows of U | trailing
 // update | inverses and halves written out, before the next front of a subtree overwrites.
 #include "lu_pull.cuh"
 
@@ -22,18 +22,18 @@ struct LuTarget {
 };
 
 template <typename T, int Threads>
-struct LuScratch {
-  T line[2][kPanel], other[kPanel], top[2][kWarp], low[2][kWarp], inverse[kPanel * kPitch];
+struct alignas(16) LuScratch {
+  T line[2][kPanel], other[kPanel], largest[2][kWarp], top[kWarp], inverse[kPanel * kPitch];
   T reciprocal[Threads];
-  i32 at[2][kWarp], swap[kPanel];
+  i32 at[kWarp], swap[kPanel];
   i32 order[Threads], column[Threads], kind[Threads];
 };
 
 template <typename T>
-struct LuScratch<T, kWarp> {
+struct alignas(16) LuScratch<T, kWarp> {
   T inverse[kPanel * kPitch];  // rows of U while a warp eliminates in registers
-  T line[2][kPanel], other[kPanel], top[2][1], low[2][1], reciprocal[kWarp];
-  i32 at[2][1], swap[kPanel], order[kWarp], column[kWarp], kind[kWarp];
+  T line[2][kPanel], other[kPanel], largest[2][1], top[1], reciprocal[kWarp];
+  i32 at[1], swap[kPanel], order[kWarp], column[kWarp], kind[kWarp];
 };
 
 // A front of at most 32 rows in one warp's registers; `a` holds L and U in pivot order afterwards. False: a column was
@@ -47,8 +47,8 @@ WF_DEVICE bool eliminate_in_warp(T* a, int ld, const Front& f, const LuRule<T>& 
   for (int k = 0; k < kPanel; ++k) r[k] = k < f.rows && lane < f.rows ? a[k * ld + lane] : T(0);
   __syncwarp();
   int place;
-  if (eliminate_lu_rows<false>(r, f.rows, f.width, f.width, rule, true, a, ld, s.inverse, place, d, counts) < f.width)
-    return false;
+  const LuShape<T> shape = lu_shape(f.rows, f.width, f.width, true, rule);
+  if (eliminate_lu_rows<false>(r, shape, rule, a, ld, s.inverse, place, d, counts, [] { __syncwarp(); }) < f.width) return false;
   for (int k = 0; k < f.width; ++k) {
     const T l = lane < f.rows ? a[k * ld + lane] : T(0);
     __syncwarp();
@@ -60,12 +60,46 @@ WF_DEVICE bool eliminate_in_warp(T* a, int ld, const Front& f, const LuRule<T>& 
     const int k = f.width + j;
     if (k < f.rows && lane < f.rows) a[k * ld + lane] = lane < f.width ? s.inverse[lane * kPitch + k - lane] : r[j];
   }
+  __syncwarp();
+  WF_UNROLL
+  for (int j = 0; j < kPanel; ++j) {
+    const int m = j - (kPanel - f.width);
+    if (m >= 0 && lane < f.width) s.inverse[place * kPitch + m] = r[j];
+  }
+  __syncwarp();
+  for (int k = 1; k < f.width; ++k)
+    if (lane < k) to.panel[static_cast<i64>(k) * f.ld + lane] = s.inverse[k * kPitch + lane];
   if (lane < f.width) {
     s.order[place] = lane, s.column[lane] = lane, s.kind[lane] = 1, s.reciprocal[lane] = reciprocal(d);
     to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
   }
   __syncwarp();
   return true;
+}
+
+template <typename T>
+WF_DEVICE void store_row(T* to, const T (&r)[kPanel]) {
+  WF_UNROLL
+  for (int j = 0; j < kPanel / 2; ++j) reinterpret_cast<LuPair<T>*>(to)[j] = {r[2 * j], r[2 * j + 1]};
+}
+
+// The search of a column whose diagonal entry does not do; `all` is the largest size in the column.
+template <int Threads, typename T>
+WF_DEVICE LuChoice choose_row(T akk, T size, T all, bool open, int k, bool force, const LuRule<T>& rule,
+                              LuScratch<T, Threads>& s) {
+  const int i = team_rank<Threads>(), lane = i % kWarp, warp = i / kWarp;
+  T top = lu_largest(open ? size : T(0));
+  u32 at = lu_first(open, size, top, i);
+  if (Threads > kWarp) {
+    if (lane == 0) s.top[warp] = top, s.at[warp] = static_cast<i32>(at);
+    team_sync<Threads>();
+    const bool live = lane < Threads / kWarp;
+    const T v = live ? s.top[lane] : T(0);
+    const i32 from = live ? s.at[lane] : -1;
+    top = lu_largest(v);
+    at = lu_first(from != -1, v, top, from);
+  }
+  return lu_choose(rule, akk, top, all, k, static_cast<int>(at), force, true);
 }
 
 // Columns from k0 on, at most 32 of the candidates; returns the first one not eliminated. Stores L and U of the panel, and
@@ -79,34 +113,27 @@ WF_DEVICE int lu_panel(T* a, int ld, int rows, int width, int k0, int end, bool 
   WF_UNROLL
   for (int j = 0; j < kPanel; ++j) r[j] = k0 + j < end && i >= k0 && i < rows ? a[(k0 + j) * ld + i] : T(0);
   int k = k0;
+  const T sure = lu_shape(rows, width, width, true, rule).sure;
   for (; k < end; ++k) {
     const int half = k % 2;
-    T size = lu_size(r[0]);
-    const bool open = i >= k && i < width;
-    T top = lu_largest(open ? size : T(0)), all = lu_largest(i >= width && i < rows ? size : T(0));
-    u32 at = lu_first(open, size, top, i);
-    if (Threads > kWarp && lane == 0) s.top[half][warp] = top, s.low[half][warp] = all, s.at[half][warp] = static_cast<i32>(at);
-    if (i == k) {
-      WF_UNROLL
-      for (int j = 0; j < kPanel; ++j) s.line[half][j] = r[j];
-    }
+    const T size = lu_size(r[0]);
+    T all = lu_largest(i >= k && i < rows ? size : T(0));
+    if (Threads > kWarp && lane == 0) s.largest[half][warp] = all;
+    if (i == k) store_row(s.line[half], r);
     team_sync<Threads>();
-    if (Threads > kWarp) {
-      const bool live = lane < kWarps;
-      const T v = live ? s.top[half][lane] : T(0);
-      const i32 from = live ? s.at[half][lane] : -1;
-      top = lu_largest(v);
-      at = lu_first(from != -1, v, top, from);
-      all = lu_largest(live ? s.low[half][lane] : T(0));
-    }
-    all = nan_max(top, all);
+    if (Threads > kWarp) all = lu_largest(lane < kWarps ? s.largest[half][lane] : T(0));
     const T* row = s.line[half];
-    const LuChoice choice = lu_choose(rule, lu_size(row[0]), top, all, k, static_cast<int>(at), force, true);
-    if (choice.what == kRefuse) break;
+    const T akk = lu_size(row[0]);
+    LuChoice choice = {kTake, k};
+    if (!(akk > sure && akk >= rule.share * all)) {
+      choice = choose_row<Threads>(akk, size, all, i >= k && i < width, k, force, rule, s);
+      if (choice.what == kRefuse) break;
+    }
     if (choice.place != k) {
       if (i == choice.place) {
+        store_row(s.other, r);
         WF_UNROLL
-        for (int j = 0; j < kPanel; ++j) s.other[j] = r[j], r[j] = row[j];
+        for (int j = 0; j < kPanel; ++j) r[j] = row[j];
       }
       team_sync<Threads>();
       row = s.other;
@@ -121,7 +148,11 @@ WF_DEVICE int lu_panel(T* a, int ld, int rows, int width, int k0, int end, bool 
     const T l = i > k && i < rows ? r[0] * inverse : T(0);
     if (i > k && i < rows) a[k * ld + i] = l;
     WF_UNROLL
-    for (int j = 1; j < kPanel; ++j) r[j - 1] = fma(-l, row[j], r[j]);
+    for (int j = 0; j < kPanel / 2; ++j) {
+      const LuPair<T> u = reinterpret_cast<const LuPair<T>*>(row)[j];
+      if (j > 0) r[2 * j - 1] = fma(-l, u.a, r[2 * j]);
+      r[2 * j] = fma(-l, u.b, r[2 * j + 1]);
+    }
     r[kPanel - 1] = T(0);
     if (Threads == kWarp) team_sync<Threads>();
   }
@@ -230,11 +261,13 @@ WF_DEVICE void eliminate_lu(T* a, int ld, int padded, const Front& f, const LuRu
   }
 }
 
-// Inverses of the diagonal blocks, both halves of panel and contribution block; a column a warp.
+// Inverses of the diagonal blocks (L's unless `inverted`), both halves of panel and contribution block; a column a warp.
 template <int Threads, typename T>
-WF_DEVICE void write_lu(const T* a, int ld, const Front& f, const LuScratch<T, Threads>& s, const LuTarget<T>& to) {
+WF_DEVICE void write_lu(const T* a, int ld, const Front& f, bool inverted, const LuScratch<T, Threads>& s,
+                        const LuTarget<T>& to) {
   const int rank = team_rank<Threads>(), warp = rank / kWarp, lane = rank % kWarp, below = f.rows - f.width;
   for (int b = warp; b < (f.width + kPanel - 1) / kPanel * 2; b += Threads / kWarp) {
+    if (inverted && b % 2 == 0) continue;
     const int k0 = b / 2 * kPanel, size = min_of(kPanel, f.width - k0);
     const T* block = a + k0 * ld + k0;
     const T* scale = s.reciprocal + k0;
@@ -321,7 +354,7 @@ __global__ void __launch_bounds__(Threads, lu_least_blocks(Threads))
       }
     }
     if (!done) eliminate_lu<Threads>(a, ld, padded, f, tolerances, scratch, counts, to);
-    write_lu<Threads>(a, ld, f, scratch, to);
+    write_lu<Threads>(a, ld, f, done, scratch, to);
     write_counts(counts, f, team_rank<Threads>(), stats + kStats * f.stat);
     team_sync<Threads>();
   }

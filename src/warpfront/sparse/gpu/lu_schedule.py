@@ -222,11 +222,13 @@ class _Launches:
         items: Rows = [item for s in group for item in self.assembly_items(s)]
         last = self.add("lu_assemble", 128, 0, items, after, level)
         widest, tile = int(fronts["width"][group].max()), TILE_BYTES * self.itemsize
-        for begin in range(0, widest, self.chunk):
+        # One chunk where it does; beyond that, narrower ones leave more of the work to tiles.
+        chunk = self.chunk if widest <= self.chunk else max(TILE, self.chunk // 2)
+        for begin in range(0, widest, chunk):
             live = [s for s in group if fronts["width"][s] > begin]
-            end = begin + self.chunk
-            shared = strip_bytes(min(self.chunk, widest - begin), self.itemsize)
-            last = self.add("lu_strips", 256, shared, self.strip_items(live, begin), {last}, level)
+            end = begin + chunk
+            shared = strip_bytes(min(chunk, widest - begin), self.itemsize)
+            last = self.add("lu_strips", 256, shared, self.strip_items(live, begin, chunk), {last}, level)
             items = [
                 item for s in live for item in self.tile_items(s, end, int(fronts["width"][s]), begin, end)
             ]
@@ -260,13 +262,13 @@ class _Launches:
             ]
         return items
 
-    def strip_items(self, live: list[int], begin: int) -> Rows:
+    def strip_items(self, live: list[int], begin: int, chunk: int) -> Rows:
         """Strips with a panel first, by panel; the upper side's before the lower one's, which waits for it."""
         diagonal: list[tuple[int, int, tuple[int, ...]]] = []
         rest: Rows = []
         for s in live:
             width, rows = int(self.fronts["width"][s]), int(self.fronts["rows"][s])
-            end = min(width, begin + self.chunk)
+            end = min(width, begin + chunk)
             blocks = -(-(end - begin) // PANEL)
             for i in range(blocks):
                 row = begin + i * PANEL

@@ -2,9 +2,10 @@
 //
 // A half is what lu_front.cuh calls so: side 0 the lower triangle, side 1 the upper one transposed; an item names its side in
 // `e1`. What strips.cu says about chunks and blocks holds for either side.
-// One block of 256 threads owns 32 rows of one side and all columns of a chunk in shared memory. The lower strip of a panel also
-// owns its diagonal block. For each panel before it a strip waits for the published block, forms
-//   side 0: L D = S V,        V: the diagonal block's U, inverted (unit), its rows scaled by D on the way to L
+// One block of 256 threads owns 32 rows of one side and all columns of a chunk in shared memory. The lower strip of a panel
+// also owns its diagonal block: one warp eliminates it and inverts L, a second one inverts U a row behind.
+// For each panel before it a strip waits for the published block, forms
+//   side 0: L D = S V,          V: the diagonal block's unit U, inverted; L is what goes to the panel
 //   side 1: (D U)^T = S P^T W,  W: L of the diagonal block, inverted and transposed; P its interchanges
 // announces its rows, and updates its columns behind with the rows of the other side's strips there. Rows of one side wait for
 // rows of the other with a smaller index, and the diagonal block's strip for its own other side, which comes just before it:
@@ -12,16 +13,16 @@
 // Flags of a front: a word a diagonal block, a word a strip of side 0, a word a strip of side 1; epochs as in strips.cu.
 // Barriers of a panel: published block landed | rows formed, before S_p is overwritten | rows stored, before they are
 // announced and read | neighbours' rows landed | multiplied, before the next load overwrites them. Of a diagonal block:
-// eliminated | inverses published, before they are announced.
+// each row of U, between its writer and the two warps that read it | inverses published, before they are announced.
 #include "lu_front.cuh"
 
 using namespace wf;
 
 constexpr int kStripThreads = 256, kBlockSize = kPanel * kPitch, kNeighbours = 4;
-constexpr int kHalf = kPanel * kPanel, kPublished = 2 * kHalf + kPanel;  // V, P^T W, reciprocals of D
+constexpr int kHalf = kPanel * kPanel, kPublished = 2 * kHalf + kPanel;  // V transposed, P^T W, reciprocals of D
 
 template <typename T>
-struct LuBlock {
+struct alignas(16) LuBlock {
   T upper[kPanel * kPitch];  // rows of U, each from its diagonal on
   T reciprocal[kPanel];
   i32 order[kPanel];
@@ -83,71 +84,86 @@ WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count) {
   __syncthreads();
 }
 
-// The diagonal block: eliminated by one warp, inverted by two, published.
+// One warp: rows of U as they come, column by column of the inverse of U transposed and scaled; lane c holds column c.
+template <typename T>
+WF_DEVICE void follow_block(int size, const T* upper, T* published, T* target, i64 ld) {
+  const int lane = lane_id();
+  T y[kPanel];
+  WF_UNROLL
+  for (int j = 0; j < kPanel; ++j) y[j] = j == lane && j < size ? T(1) : T(0);
+  for (int k = 0; k < size; ++k) {
+    pair_sync(1, 2 * kWarp);
+    const LuPair<T>* row = reinterpret_cast<const LuPair<T>*>(upper + k * kPitch);
+    const T v = y[0], pivot = row[0].a, scaled = pivot == T(0) ? T(0) : v * reciprocal(pivot);
+    published[k * kPanel + lane] = v;
+    if (lane < k) target[k * ld + lane] = v;
+    WF_UNROLL
+    for (int j = 0; j < kPanel / 2; ++j) {
+      const LuPair<T> u = row[j];
+      if (j > 0) y[2 * j - 1] = fma(k + 2 * j < size ? -u.a : T(0), scaled, y[2 * j]);
+      y[2 * j] = fma(k + 2 * j + 1 < size ? -u.b : T(0), scaled, y[2 * j + 1]);
+    }
+    y[kPanel - 1] = T(0);
+  }
+  for (int k = size; k < kPanel; ++k) published[k * kPanel + lane] = T(0);
+}
+
+// The diagonal block: eliminated and L inverted by one warp, U inverted by a second one right behind it; published,
+// announced, stored.
 template <typename T>
 WF_DEVICE void finish_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>& s, T* published, T* upper, T* diagonal,
                             i32* pivots, i32* stats) {
   const int lane = lane_id(), warp = threadIdx.x / kWarp, index = x.item.index;
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
-  T *block = x.s + index * kBlockSize, *lower = x.near;  // L in pivot order
+  const i64 ld = x.f.ld;
+  T *block = x.s + index * kBlockSize, *panel = x.panel + k0 * ld + k0, *above = upper + k0 * ld + k0;
+  T r[kPanel], d = T(0);
+  int place = lane;
+  LuCounts c = {0, 0, 0, 0, -1, 0};
   if (warp == 0) {
-    T r[kPanel], d;
-    int place;
     WF_UNROLL
     for (int k = 0; k < kPanel; ++k) r[k] = lane < size && k < size ? block[k * kPitch + lane] : T(0);
     __syncwarp();
-    const bool whole = k0 + size == x.f.rows;
-    LuCounts c = {0, 0, 0, 0, -1, 0};
-    eliminate_lu_rows<true>(r, size, size, size, rule, whole, block, kPitch, s.upper, place, d, c);
-    for (int k = 0; k < size; ++k)
-      if (lane < size && place > k) lower[k * kPitch + place] = block[k * kPitch + lane];
-    const bool empty = d == T(0);
-    if (lane < size) {
-      s.order[place] = lane, s.reciprocal[lane] = empty ? T(0) : reciprocal(d);
-      diagonal[2 * lane] = d, diagonal[2 * lane + 1] = T(0);
-    }
+    const LuShape<T> shape = lu_shape(size, size, size, k0 + size == x.f.rows, rule);
+    eliminate_lu_rows<true>(r, shape, rule, block, kPitch, s.upper, place, d, c, [] { pair_sync(1, 2 * kWarp); });
+    if (lane < size) s.order[place] = lane;
+    else s.order[lane] = lane;
+    published[2 * kHalf + lane] = s.reciprocal[lane] = lane < size && d != T(0) ? reciprocal(d) : T(0);
     __syncwarp();
+    WF_UNROLL
+    for (int j = 0; j < kPanel; ++j) {
+      const int m = j - (kPanel - size);  // column of the inverse of L
+      if (m >= 0) published[kHalf + s.order[m] * kPanel + place] = lane < size && m <= place ? r[j] : T(0);
+      else published[kHalf + (size + j) * kPanel + place] = T(0);
+    }
+  } else if (warp == 1) {
+    follow_block(size, s.upper, published, above, ld);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) signal_set(x.block_done + index, x.base + 1);
+  if (warp == 0) {
+    WF_UNROLL
+    for (int j = 0; j < kPanel; ++j) {
+      const int m = j - (kPanel - size);
+      if (lane < size && m >= 0 && m < place) panel[place * ld + m] = r[j];
+      if (lane < size && j < place) panel[j * ld + place] = block[j * kPitch + lane];
+    }
     if (lane < size) {
       i32* columns = pivots + 2 * order_of(x.f);
+      panel[lane * ld + lane] = T(1);
+      diagonal[2 * lane] = d, diagonal[2 * lane + 1] = T(0);
       pivots[2 * lane] = k0 + s.order[lane], columns[2 * lane] = k0 + lane;
-      pivots[2 * lane + 1] = columns[2 * lane + 1] = empty ? 0 : 1;
-    } else {
-      s.order[lane] = lane, s.reciprocal[lane] = T(0);
+      pivots[2 * lane + 1] = columns[2 * lane + 1] = d == T(0) ? 0 : 1;
     }
-    published[2 * kHalf + lane] = lane < size && !empty ? reciprocal(d) : T(0);
     if (lane < kStats)
       stats[lane] = lane == kOnes ? c.pivots : lane == kPerturbed ? c.perturbed : lane == kZeros ? c.zeros
                   : lane == kDoubtful ? c.doubtful : lane == kNonFinite ? c.nonfinite
                   : lane == kFailed ? (c.failed < 0 ? -1 : static_cast<i32>(x.f.first) + k0 + c.failed) : 0;
-  }
-  __syncthreads();
-  const i64 ld = x.f.ld;
-  if (warp == 0) {
-    // U inverted: element (m, n), m < n, is element (n, m) of the inverse of U transposed, which is what is emitted.
-    T* v = published;
-    T* target = upper + k0 * ld + k0;
-    for (int k = 0; k < kPanel; ++k) v[k * kPanel + lane] = T(0);
-    __syncwarp();
-    invert_unit_lower<T>(size, [&](int m, int k) { return s.upper[k * kPitch + m - k] * s.reciprocal[k]; }, [&](int m, T e) {
-      if (lane < size) v[lane * kPanel + m] = e;
-      if (lane < m) target[m * ld + lane] = e;
-    });
-    for (int k = 0; k < size; ++k)
-      if (lane >= k && lane < size) target[k * ld + lane] = lane == k ? T(1) : s.upper[k * kPitch + lane - k] * s.reciprocal[k];
   } else if (warp == 1) {
-    T* w = published + kHalf;
-    T* target = x.panel + k0 * ld + k0;
-    for (int k = 0; k < kPanel; ++k) w[k * kPanel + lane] = T(0);
-    __syncwarp();
-    invert_unit_lower<T>(size, [&](int m, int k) { return lower[k * kPitch + m]; }, [&](int m, T e) {
-      if (lane < size) w[s.order[lane] * kPanel + m] = e;
-      if (lane < m) target[m * ld + lane] = e;
-    });
     for (int k = 0; k < size; ++k)
-      if (lane >= k && lane < size) target[k * ld + lane] = lane == k ? T(1) : lower[k * kPitch + lane];
+      if (lane >= k && lane < size)
+        above[k * ld + lane] = lane == k ? T(1) : s.upper[k * kPitch + lane - k] * s.reciprocal[k];
   }
-  __syncthreads();
-  if (threadIdx.x == 0) signal_set(x.block_done + index, x.base + 1);
 }
 
 template <typename T>
@@ -187,8 +203,11 @@ __global__ void __launch_bounds__(kStripThreads, 1)
     __syncthreads();
     const T* from = work + static_cast<i64>(p) * kPublished;
     WF_UNROLL
-    for (int k = 0; k < kPanel; k += kStripThreads / kWarp)
-      x.m[(k + warp) * kPitch + lane] = from[side * kHalf + (k + warp) * kPanel + lane];
+    for (int k = 0; k < kPanel; k += kStripThreads / kWarp) {
+      const T v = from[side * kHalf + (k + warp) * kPanel + lane];
+      if (side == 0) x.m[lane * kPitch + k + warp] = v;  // published transposed
+      else x.m[(k + warp) * kPitch + lane] = v;
+    }
     if (warp == 0) reciprocals[lane] = from[2 * kHalf + lane];
     __syncthreads();
     form_rows(x, p, reciprocals);
