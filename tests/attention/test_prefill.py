@@ -12,7 +12,7 @@ from warpfront.attention import prefill
 from warpfront.backend import settings as machine
 
 WINDOWS = (None, (3, 0), (5, 4), (None, 2), (0, None), (0, 0))
-LENGTHS = ((1, 16), (33, 40), (9, 3), (40, 100), (17, 17))
+LENGTHS = ((1, 16), (33, 40), (9, 3), (30, 300), (17, 17))
 
 
 def normal(seed, *shapes):
@@ -60,7 +60,7 @@ def test_options(backend, kind, window):
 def test_head_dims(backend, kind, d):
     if heads_of(d, backend) != d:
         pytest.skip("the GPU has no kernel for this head dim")
-    arrays = normal(d, (1, 130, 2, d), (1, 250, 1, d), (1, 250, 1, d))
+    arrays = normal(d, (1, 130, 2, d), (1, 300, 1, d), (1, 300, 1, d))
     out, lse, rounded = run(backend, kind, arrays, causal=True, scale=0.3)
     judge(out[0], lse[0], [x[0] for x in rounded], kind, causal=True, scale=0.3)
 
@@ -93,7 +93,7 @@ def test_varlen(backend, kind):
 def test_any_shape(data):
     draw = data.draw
     group, kv_heads, d = draw(st.integers(1, 5)), draw(st.integers(1, 3)), draw(st.integers(1, 40))
-    batch, q_len, k_len = draw(st.integers(0, 2)), draw(st.integers(0, 110)), draw(st.integers(0, 210))
+    batch, q_len, k_len = draw(st.integers(0, 2)), draw(st.integers(0, 110)), draw(st.integers(0, 600))
     side = st.one_of(st.none(), st.integers(0, 120))
     options = {
         "causal": draw(st.booleans()),
@@ -189,7 +189,7 @@ def test_strides(backend):
 def test_the_same_bits(backend, kind, monkeypatch):
     """Twenty repeats, any number of threads, any batch: one sequence, the same bits."""
     d = heads_of(32, backend)
-    arrays = normal(9, (3, 140, 4, d), (3, 210, 2, d), (3, 210, 2, d))
+    arrays = normal(9, (3, 140, 4, d), (3, 310, 2, d), (3, 310, 2, d))
     q, k, v = (give(backend, x, kind) for x in arrays)
     wanted = bits(prefill(q, k, v, causal=True)[1])
     for repeat in range(20):

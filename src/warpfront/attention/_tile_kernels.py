@@ -58,13 +58,14 @@ __all__ = [
     "start",
 ]
 
-ROWS = 96
-KEYS = 192
+ROWS = 192
+KEYS = 256
 LANES = 8
 # Up to so many rows, plain loops are faster than BLAS, and Q is kept by rows.
 FEW = 8
 # Weights are summed in blocks of this many, and the blocks then: a long plain sum would lose digits.
 SUMMED = 16
+NARROW = 16
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 HIDDEN = np.float32(-np.inf)
 # Positions in `coef`.
@@ -279,7 +280,12 @@ def accumulate(parts, keys, rows, d, some_hidden, gemm):
     else:
         if some_hidden and not all_finite(v, keys * d):
             set_aside(v, s, o, keys, rows, d)
-        sgemm_nt(gemm, d, rows, keys, address(v, 0), d, address(s, 0), ROWS, address(o, 0), d)
+        # BLAS adds up the keys of a call one after another, plain code for a narrow head does not.
+        block = keys if d >= NARROW else SUMMED
+        for first in range(0, keys, block):
+            count = min(block, keys - first)
+            weights = address(s, first * ROWS)
+            sgemm_nt(gemm, d, rows, count, address(v, first * d), d, weights, ROWS, address(o, 0), d)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
