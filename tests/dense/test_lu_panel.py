@@ -18,7 +18,7 @@ def test_plan():
     assert plan.plan_panel("float32", 8192, 32, False).expression == "lu_panel<float, 4, 32, 2>"
     assert plan.plan_panel("float64", 4100, 16, True).expression == "lu_panel<double, 4, 16, 1>"
     for dtype in plan.SHAPES:  # every row has a thread, and the mail a slot for every warp
-        for rows in (1, 33, 512, 513, 1025, 2049, 4097, 8192):
+        for rows in (1, 33, 512, 513, 1025, 2049, 4097, 8192, *((16384,) if dtype == "float32" else ())):
             made = plan.plan_panel(dtype, rows, plan.panel_width(dtype, rows), True)
             each = int(made.expression.split(",")[1])
             assert made.ranks * made.threads * each >= rows
@@ -27,7 +27,9 @@ def test_plan():
     assert plan.panel_width("float64", 4097) == 16
     assert plan.panel_width("float64", 4096) == 32
     assert plan.supported("float64", 8192)
-    assert not plan.supported("float32", 8193)
+    assert not plan.supported("float64", 8193)
+    assert plan.supported("float32", 16384)
+    assert not plan.supported("float32", 16385)
     assert not plan.supported("complex64", 100)
     assert plan.solves("float64", 16384)
     assert not plan.solves("complex64", 10)

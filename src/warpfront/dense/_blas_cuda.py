@@ -22,6 +22,12 @@ __all__ = ["Blas", "blas"]
 WORKSPACE_BYTES = 32 << 20  # what cuBLAS recommends for compute capability 9.0
 _REAL = {"float32": "S", "float64": "D"}
 _LEFT, _LOWER, _UPPER, _PLAIN, _UNIT, _NON_UNIT = 0, 0, 1, 0, 1, 0
+_SINGLE, _HALF, _COMPUTE_SINGLE, _COMPUTE_TF32 = (
+    0,
+    2,
+    68,
+    77,
+)  # CUDA_R_32F, CUDA_R_16F, CUBLAS_COMPUTE_32F[_FAST_TF32]
 _held = threading.local()
 
 
@@ -84,6 +90,18 @@ class Blas:
                 c_int(batch),
             )  # fmt: skip
         _check(status, "gemm")
+
+    def subtract_rounded(
+        self, m: int, n: int, k: int, a: int, lda: int, b: int, ldb: int, c: int, ldc: int, *, half: bool
+    ) -> None:
+        """``C -= A B`` on tensor cores, C float32: A and B float32 rounded to TF32, or given as float16 (``half``)."""
+        kind, compute = (_HALF, _COMPUTE_SINGLE) if half else (_SINGLE, _COMPUTE_TF32)
+        status = self._library.cublasGemmEx(
+            self._handle, c_int(_PLAIN), c_int(_PLAIN), c_int(m), c_int(n), c_int(k), self._minus, c_void_p(a),
+            c_int(kind), c_int(lda), c_void_p(b), c_int(kind), c_int(ldb), self._one, c_void_p(c), c_int(_SINGLE),
+            c_int(ldc), c_int(compute), c_int(-1),
+        )  # fmt: skip
+        _check(status, "GemmEx")
 
     def solve_triangle(self, upper: bool, m: int, n: int, a: int, lda: int, b: int, ldb: int) -> None:
         """``B = T^-1 B`` with the upper triangle of an m x m block, or its lower one with a unit diagonal."""

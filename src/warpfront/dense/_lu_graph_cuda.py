@@ -16,7 +16,7 @@ from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense._blas_cuda import Blas, blas
 from warpfront.dense.transpose import transpose
 
-__all__ = ["factor_panels", "invert_batch", "solve_triangles"]
+__all__ = ["factor_panels", "invert_batch", "make_room", "solve_triangles"]
 
 GRAPH_BYTES = 256 << 20  # matrices that a kept graph may hold
 KEPT, OF_A_KIND = 8, 4  # kinds of graphs that are kept, and of each
@@ -25,10 +25,11 @@ _kinds: dict[tuple[str, int, int, int], list[_Held]] = {}
 _lock = threading.Lock()
 
 
-def _room(n: int, batch: int, dtype: str) -> tuple[Any, Any, Any]:
+def make_room(n: int, batch: int, dtype: str, outer: int | None = None) -> tuple[Any, Any, Any]:
+    """Return what `panels.factor_on` works in, on the current stream."""
     import cupy
 
-    entries, mail = panels.scratch(n, batch, dtype, panels.outer_width(n))
+    entries, mail = panels.scratch(n, batch, dtype, outer or panels.outer_width(n))
     counters = cupy.zeros(entries * 4 // panels.LIST_BYTES, np.uint32)
     return cupy.empty(entries, np.int32), cupy.empty(mail, np.uint8), counters
 
@@ -42,7 +43,7 @@ class _Held:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         with self.stream:
             self.lu, self.pivots = cupy.empty((batch, n, n), dtype), cupy.empty((batch, n), np.int32)
-            self.room = _room(n, batch, dtype)
+            self.room = make_room(n, batch, dtype)
         self.routines = Blas(dtype, self.stream.ptr, device)
         self.stream.synchronize()
         self.done = cupy.cuda.Event(disable_timing=True)
@@ -77,7 +78,7 @@ def _direct(matrices: Any) -> tuple[Any, Any]:
     lu = transpose(matrices)
     pivots, stream = cupy.empty((batch, n), np.int32), int(cupy.cuda.get_current_stream().ptr)
     routines = blas(lu.dtype.name, stream, lu.device.id)
-    panels.factor_on(lu, pivots, _room(n, batch, lu.dtype.name), routines, stream)
+    panels.factor_on(lu, pivots, make_room(n, batch, lu.dtype.name), routines, stream)
     return lu, pivots
 
 

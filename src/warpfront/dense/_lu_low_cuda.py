@@ -1,8 +1,8 @@
 """LU in less than double precision on the GPU: float32, or blocked with products on tensor cores in TF32 or FP16.
 
-Right-looking blocks of 256 columns: cuSOLVER factors the panel in float32, cuBLAS solves the triangle and multiplies.
-With ``tf32`` the product rounds its operands to TF32, with ``float16`` they are converted to FP16 (the matrix has been
-scaled to entries below 1); sums are float32 in every case.
+Blocks of 256 columns are factored in float32, by the panels of every real LU (`warpfront.dense._lu_panel_cuda`); cuBLAS
+solves the triangle and multiplies. With ``tf32`` the product that follows a block rounds its operands to TF32, with
+``float16`` they are converted to FP16 (the matrix has been scaled to entries below 1); sums are float32 in every case.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from warpfront.dense import _lu_graph_cuda as graphs
+from warpfront.dense import _lu_panel_cuda as panels
+from warpfront.dense._blas_cuda import Blas, blas
 from warpfront.dense.mixed import power_of_two
+from warpfront.dense.transpose import transpose
 from warpfront.errors import NotSupportedError
 
 __all__ = ["LowFactor"]
 
 BLOCK = 256
-TF32_MATH, DEFAULT_MATH = 3, 0  # CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_DEFAULT_MATH
-LEFT, LOWER, NO_TRANS, UNIT = 0, 0, 0, 1
-R_32F, R_16F, COMPUTE_32F, DEFAULT_GEMM = 0, 2, 68, -1
 
 
 class LowFactor:
@@ -33,8 +34,6 @@ class LowFactor:
     @classmethod
     def of(cls, a: Any, precision: str) -> LowFactor:
         """Factor one matrix [n, n] on the device in ``precision``."""
-        import cupy
-
         from warpfront.dense import _device_lu
 
         scale = power_of_two(a)
@@ -44,7 +43,12 @@ class LowFactor:
             return cls(_device_lu.factor(single[None]), scale, "float32")
         if kind == np.complex64:
             raise NotSupportedError(f"precision={precision!r} is for real matrices; use 'float32'")
-        lu, pivots = _blocked(cupy.ascontiguousarray(single.T), precision)
+        if not panels.supported("float32", len(a)):
+            most = panels.MAX_ORDER["float32"]
+            raise NotSupportedError(
+                f"precision={precision!r} goes up to order {most}, got {len(a)}; use 'float32'"
+            )
+        lu, pivots = _blocked(transpose(single), precision)
         return cls(_device_lu.summarised(single[None], lu[None], pivots[None]), scale, precision)
 
     @cached_property
@@ -63,71 +67,47 @@ class LowFactor:
         return self.solve(cupy.eye(self._factors.order, dtype=self._factors.lu.dtype))
 
 
+class _Products:
+    """`Blas` whose products behind a whole block run on tensor cores.
+
+    Parameters
+    ----------
+    routines : Blas
+    lu : cupy float32 [n, n]
+        The matrix that all addresses point into.
+    precision : {"tf32", "float16"}
+    """
+
+    def __init__(self, routines: Blas, lu: Any, precision: str) -> None:
+        self._routines, self._lu, self._half = routines, lu, precision == "float16"
+        self.solve_triangle = routines.solve_triangle
+
+    def subtract_product(
+        self, m: int, n: int, k: int, a: int, b: int, c: int, ld: int, batch: int = 1, stride: int = 0
+    ) -> None:
+        """As `Blas.subtract_product`."""
+        if k < BLOCK or batch > 1:
+            self._routines.subtract_product(m, n, k, a, b, c, ld, batch, stride)
+        elif self._half:
+            left, right = self._rounded(a, m, k), self._rounded(b, k, n)
+            self._routines.subtract_rounded(m, n, k, left.data.ptr, m, right.data.ptr, k, c, ld, half=True)
+        else:
+            self._routines.subtract_rounded(m, n, k, a, ld, b, ld, c, ld, half=False)
+
+    def _rounded(self, at: int, rows: int, columns: int) -> Any:
+        """Copy of a block in float16, column-major without gaps."""
+        column, row = divmod((at - self._lu.data.ptr) // self._lu.itemsize, len(self._lu))
+        return self._lu[column : column + columns, row : row + rows].astype(np.float16, order="C")
+
+
 def _blocked(lu: Any, precision: str) -> tuple[Any, Any]:
     """Factor a column-major matrix in place (``lu[j, i]`` is entry i, j); returns it and LAPACK's pivots."""
     import cupy
-    from cupy.cuda import device
-    from cupy_backends.cuda.libs import cublas, cusolver
 
-    n, item = len(lu), lu.itemsize
-    pivots, infos = cupy.zeros(n, np.int32), cupy.zeros(-(-n // BLOCK), np.int32)
-    solver, blas = device.get_cusolver_handle(), device.get_cublas_handle()
-    words = cusolver.sgetrf_bufferSize(solver, n, BLOCK, lu.data.ptr, n)
-    work = cupy.empty(words, np.float32)
-    one = np.ones(1, np.float32)
-    for step, k in enumerate(range(0, n, BLOCK)):
-        wide = min(BLOCK, n - k)
-        at = lu.data.ptr + (k + k * n) * item
-        cusolver.sgetrf(solver, n - k, wide, at, n, work.data.ptr, pivots[k:].data.ptr, infos[step:].data.ptr)
-        order = _order(pivots[k : k + wide], n - k)
-        for first, last in ((0, k), (k + wide, n)):
-            if last > first:
-                lu[first:last, k:] = lu[first:last, k:][:, order]
-        pivots[k : k + wide] += k
-        if k + wide < n:
-            rest = at + wide * n * item
-            cublas.strsm(
-                blas, LEFT, LOWER, NO_TRANS, UNIT, wide, n - k - wide, one.ctypes.data, at, n, rest, n
-            )
-            _subtract(lu, k, wide, precision)
+    n, stream = len(lu), int(cupy.cuda.get_current_stream().ptr)
+    pivots = cupy.empty(n, np.int32)
+    products = _Products(blas("float32", stream, lu.device.id), lu, precision)
+    panels.factor_on(
+        lu[None], pivots[None], graphs.make_room(n, 1, "float32", BLOCK), products, stream, BLOCK
+    )
     return lu, pivots
-
-
-def _order(pivots: Any, rows: int) -> Any:
-    """Row order that a panel's interchanges produce; on the device through the host, a few hundred integers."""
-    import cupy
-
-    order = np.arange(rows)
-    for i, other in enumerate((cupy.asnumpy(pivots) - 1).tolist()):
-        order[i], order[other] = order[other], order[i]
-    return cupy.asarray(order)
-
-
-def _subtract(lu: Any, k: int, wide: int, precision: str) -> None:
-    """``A22 -= L21 U12`` with operands rounded to TF32 or FP16."""
-    from cupy.cuda import device
-    from cupy_backends.cuda.libs import cublas
-
-    n, item, first = len(lu), lu.itemsize, k + wide
-    blas, scalars = device.get_cublas_handle(), np.array([-1, 1], np.float32)
-    minus, one = scalars.ctypes.data, scalars.ctypes.data + 4
-    target = lu.data.ptr + (first + first * n) * item
-    if precision == "tf32":
-        left, right = lu.data.ptr + (first + k * n) * item, lu.data.ptr + (k + first * n) * item
-        before = cublas.getMathMode(blas)
-        cublas.setMathMode(blas, TF32_MATH)
-        try:
-            cublas.sgemm(
-                blas, NO_TRANS, NO_TRANS, n - first, n - first, wide, minus, left, n, right, n, one, target, n
-            )
-        finally:
-            cublas.setMathMode(blas, before)
-        return
-    import cupy
-
-    left = cupy.ascontiguousarray(lu[k:first, first:]).astype(np.float16)
-    right = cupy.ascontiguousarray(lu[first:, k:first]).astype(np.float16)
-    cublas.gemmEx(
-        blas, NO_TRANS, NO_TRANS, n - first, n - first, wide, minus, left.data.ptr, R_16F, n - first,
-        right.data.ptr, R_16F, wide, one, target, R_32F, n, COMPUTE_32F, DEFAULT_GEMM,
-    )  # fmt: skip

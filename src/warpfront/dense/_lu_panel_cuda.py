@@ -34,10 +34,10 @@ WIDTH, NARROW = 32, 16  # columns of a panel; narrower where a thread's rows wou
 # publish and read a column for less than many with one.
 ALONE_SHAPE = {"float32": (128, 4, WIDTH), "float64": (256, 2, WIDTH)}
 SHAPES = {
-    "float32": ((128, 1, WIDTH), (128, 2, WIDTH), (128, 4, WIDTH), (256, 4, WIDTH)),
+    "float32": ((128, 1, WIDTH), (128, 2, WIDTH), (128, 4, WIDTH), (256, 4, WIDTH), (256, 8, NARROW)),
     "float64": ((128, 1, WIDTH), (128, 2, WIDTH), (256, 2, WIDTH), (256, 4, NARROW)),
 }
-MAX_ORDER = 8192
+MAX_ORDER = {"float32": 16384, "float64": 8192}
 MAX_ORDER_SOLVE = 16384  # two integers a row in shared memory
 CUDA_TYPES = {"float32": "float", "float64": "double"}
 ITEM_BYTES = {"float32": 4, "float64": 8}
@@ -69,7 +69,7 @@ class PanelPlan:
 
 def supported(dtype: str, n: int) -> bool:
     """Whether matrices of this type and order are factored here."""
-    return dtype in SHAPES and n <= MAX_ORDER
+    return n <= MAX_ORDER.get(dtype, 0)
 
 
 def solves(dtype: str, n: int) -> bool:
