@@ -1,5 +1,6 @@
 """Attention for inference: prefill, decoding from a paged key-value cache, merging of partial results."""
 
+from warpfront.attention._graphs import DecodeGraphs
 from warpfront.attention.cache import PagedKVCache
 from warpfront.attention.decode import decode
 from warpfront.attention.explain import explain_prefill
@@ -8,6 +9,7 @@ from warpfront.attention.prefill import prefill
 from warpfront.attention.rope import RotaryEmbedding, apply_rope
 
 __all__ = [
+    "DecodeGraphs",
     "PagedKVCache",
     "RotaryEmbedding",
     "apply_rope",

@@ -216,10 +216,10 @@ def run_prefill(
     _triton_prefill_kernels.prefill_kernel[grid](*arguments, num_warps=chosen.warps, num_stages=chosen.stages)
 
 
-def default_tile(problem: PrefillProblem) -> Tile:
-    """Return the tile for a problem where no table has one."""
+def default_tile(problem: PrefillProblem, shared_bytes: int = 99 << 10) -> Tile:
+    """Return the tile for a problem where no table has one, within a block's shared memory."""
     if problem.dtype == "float32":
         return Tile(32, 32, 4, 1)
     if problem.head_dim > 128:
-        return Tile(128, 64, 8, 2)
-    return Tile(128, 64, 8, 3)
+        return Tile(64, 32, 4, 2)
+    return Tile(64, 64, 4, 3 if shared_bytes >= 120 << 10 else 2)
