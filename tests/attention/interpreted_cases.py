@@ -20,6 +20,11 @@ from warpfront.attention._problem import AppendProblem, DecodeProblem, PrefillPr
 LIMIT = {"float32": 5e-6, "float16": 2e-3}
 
 
+def some_now(cases, now):
+    """Parameters of a test: those not named in ``now`` are slow."""
+    return [pytest.param(name, marks=() if name in now else pytest.mark.slow) for name in cases]
+
+
 def agrees(ours, exact, limit):
     """Equal where the exact one is not finite, close elsewhere."""
     ours = ours.double().numpy()
@@ -65,7 +70,11 @@ PREFILL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PREFILL)
+PREFILL_NOW = ("half precision", "window around", "bias, cap, causal", "more queries than keys", "one query",
+               "descriptors, heads first", "not finite, window")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", some_now(PREFILL, PREFILL_NOW))
 def test_prefill(name):
     o = SimpleNamespace(**{**dict(n=20, m=37, d=16, dtype="float32", left=-1, right=-1, cap=0.0, bias=None, scale=0.3,
                                   tile=SMALL, heads_first=False, poison=False), **PREFILL[name]})  # fmt: skip
@@ -102,7 +111,7 @@ def test_prefill(name):
         agrees(lse[i], exact_lse, 1e-5)
 
 
-@pytest.mark.parametrize("right", [-1, 0])
+@pytest.mark.parametrize("right", [pytest.param(-1, marks=pytest.mark.slow), 0])
 def test_prefill_of_packed_sequences(right):
     q_lens, k_lens, h, g, d = (5, 0, 17, 1, 7), (5, 9, 30, 33, 0), 2, 1, 16
     rng = np.random.default_rng(2)
@@ -166,7 +175,10 @@ def pages_of(rng, lengths, page, g, d, kind, poison):
     return k, v, table, places
 
 
-@pytest.mark.parametrize("name", DECODE)
+DECODE_NOW = ("auto", "short", "three tokens, window, five parts", "rest of the pages not finite")
+
+
+@pytest.mark.parametrize("name", some_now(DECODE, DECODE_NOW))
 def test_decode(name):
     o = SimpleNamespace(**{**dict(lengths=(37, 0, 300, 64), t=1, h=4, g=2, d=16, dtype="float32", page=8, left=-1, cap=0.0,
                                   scale=0.3, splits=0, poison=False, tile=decoding.DecodeTile(32, 4, 1)),
@@ -195,7 +207,7 @@ def test_decode(name):
         agrees(lse[i], exact_lse.T, 1e-5)
 
 
-@pytest.mark.parametrize("splits", [0, 3])
+@pytest.mark.parametrize("splits", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_decode_gives_a_sequence_the_same_bits_in_any_batch_and_capacity(splits):
     rng, lengths, d = np.random.default_rng(3), (300, 40, 700), 16
     k, v, table, _ = pages_of(rng, lengths, 16, 1, d, torch.float32, True)

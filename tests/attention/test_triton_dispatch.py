@@ -93,9 +93,9 @@ def test_cudnn_asked_for_and_not_able_is_an_error_that_says_why(change, why):
 def test_what_no_device_can_do_is_an_error():
     with pytest.raises(InvalidValueError, match='"auto" or one of'):
         _dispatch.prefill_choice(PLAIN, "flash", HOPPER)
-    with pytest.raises(NotSupportedError, match="8.0"):
+    with pytest.raises(NotSupportedError, match=r"8\.0"):
         _dispatch.prefill_choice(PLAIN, "auto", capability(7, 5))
-    with pytest.raises(NotSupportedError, match="9.0"):
+    with pytest.raises(NotSupportedError, match=r"9\.0"):
         _dispatch.prefill_choice(PLAIN, "cudnn", capability(8, 0))
 
 
