@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from conftest import grid_kkt, laplacian, random_symmetric
 from warpfront import DirectSolver
-from warpfront.sparse.gpu.regroup import regroup
+from warpfront.sparse.gpu.regroup import DEFINITE, INDEFINITE, regroup
 from warpfront.sparse.gpu.steps import Tolerances
 
 SMALL = {"small_rows": 32, "chunk": 64}  # most fronts are wide, and wide ones have several chunks
@@ -23,6 +23,7 @@ def some_large_diagonal(n):
 CASES = {
     "grid": (lambda: laplacian(12, 12), False, {}),
     "cube": (lambda: laplacian(7, 7, 7), False, {}),
+    "cube merged": (lambda: laplacian(8, 8, 8), False, {"regrouped": True, **SMALL}),
     "cube wide": (lambda: laplacian(7, 7, 7), False, SMALL),
     "kkt": (lambda: grid_kkt(12), True, {}),
     "kkt wide": (lambda: grid_kkt(12), True, SMALL),
@@ -38,7 +39,13 @@ CASES = {
 
 def emulated(a, pivoting, scaled=False, regrouped=False, **more):
     solver = DirectSolver(a, structure="S" if pivoting else "SPD", reordering_alg="amd").analyze()
-    symbolic = regroup(solver._symbolic, most_width=32) if regrouped else solver._symbolic
+    symbolic = solver._symbolic
+    if regrouped:
+        symbolic = (
+            regroup(symbolic, most_width=32, rules=INDEFINITE)
+            if pivoting
+            else regroup(symbolic, rules=DEFINITE)
+        )
     return Emulated(symbolic, pivoting, scaled=scaled, **more)
 
 

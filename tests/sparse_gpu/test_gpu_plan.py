@@ -7,7 +7,7 @@ from conftest import laplacian
 from warpfront import DirectSolver
 from warpfront.errors import NotSupportedError
 from warpfront.sparse.gpu import memory, schedule, steps
-from warpfront.sparse.gpu.regroup import regroup
+from warpfront.sparse.gpu.regroup import DEFINITE, regroup
 from warpfront.sparse.gpu.runner import assign_branches
 
 
@@ -148,6 +148,16 @@ def test_regrouping_cuts_fronts_to_what_a_warp_searches():
         below, above = ind[ptr[s] + width[s] : ptr[s + 1]], ind[ptr[parent[s]] : ptr[parent[s] + 1]]
         assert np.isin(below, above).all()
         assert (np.diff(above) > 0).all()
+
+
+def test_merging_takes_the_cheaper_tree():
+    before = symbolic(laplacian(14, 14, 14))
+    plain, merged = regroup(before), regroup(before, rules=DEFINITE)
+    assert merged.n_supernodes < plain.n_supernodes
+    assert merged.nnz_factor > plain.nnz_factor
+    assert np.diff(merged.plan.node_ptr).sum() == 14**3
+    levels = [int(schedule.make_plan(s, pivoting=False).level.max()) for s in (plain, merged)]
+    assert levels[1] <= levels[0]
 
 
 def test_gather_lists_hold_every_source_in_order(cube):

@@ -6,7 +6,17 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["cut_fronts", "forest", "front_sizes", "gather_below", "levels", "merge_small", "ranges", "subtrees"]
+__all__ = [
+    "cut_fronts",
+    "forest",
+    "front_sizes",
+    "gather_below",
+    "levels",
+    "merge_small",
+    "merged_cost",
+    "ranges",
+    "subtrees",
+]
 
 
 @njit(cache=True, nogil=True)
@@ -84,14 +94,22 @@ def ranges(parent, rows, below_ptr, maps, range_ptr, out):
 
 
 @njit(cache=True, nogil=True)
-def merge_small(parent, width, rows, most):
-    """Merge children into their parent while the merged front has at most ``most`` rows; ``width``, ``rows`` change.
+def _entries(width, rows):
+    return width * rows - width * (width - 1) // 2
 
-    Returns the representative of each node.
+
+@njit(cache=True, nogil=True)
+def merge_small(parent, width, rows, most, limits, wide_rows):
+    """Merge children into their parent; ``width``, ``rows`` change.
+
+    A child is merged where the merged front has at most ``most`` rows, or where the zeros this adds are less than a share of
+    it: ``limits[0]`` of a front of at most 32 columns, ``limits[1]`` of one of at most 64, ``limits[2]`` of one of more than
+    ``wide_rows`` rows. Returns the representative of each node.
     """
     count = parent.size
     head = np.full(count, -1, np.int64)
     link = np.full(count, -1, np.int64)
+    zeros = np.zeros(count, np.int64)
     into = np.arange(count)
     for s in range(count):
         if parent[s] >= 0:
@@ -102,9 +120,15 @@ def merge_small(parent, width, rows, most):
         head[p] = -1
         while child >= 0:
             following = link[child]
-            if width[child] + rows[p] <= most:
-                width[p] += width[child]
-                rows[p] += width[child]
+            w, f = width[child] + width[p], width[child] + rows[p]
+            size = _entries(w, f)
+            added = size - _entries(width[p], rows[p]) - _entries(width[child], rows[child])
+            added += zeros[p] + zeros[child]
+            merge = (
+                f <= most or (w <= 32 and added < limits[0] * size) or (w <= 64 and added < limits[1] * size)
+            )
+            if merge or (f > wide_rows and added < limits[2] * size):
+                width[p], rows[p], zeros[p] = w, f, added
                 into[child] = p
                 grandchild = head[child]
                 while grandchild >= 0:
@@ -119,6 +143,37 @@ def merge_small(parent, width, rows, most):
     for s in range(count - 1, -1, -1):
         into[s] = into[into[s]]
     return into
+
+
+@njit(cache=True, nogil=True)
+def merged_cost(parent, into, width, rows, forest_rows, block_rows, chunk):
+    """Launches above the forest and floating-point operations of a merged tree, roughly."""
+    count = parent.size
+    level = np.zeros(count, np.int64)
+    inside = rows <= forest_rows
+    launches, flops, deepest = 1, 0.0, 0
+    for s in range(count):
+        if into[s] != s:
+            continue
+        p = into[parent[s]] if parent[s] >= 0 else -1
+        w, f = float(width[s]), float(rows[s])
+        flops += w * (f * f - f * w + w * w / 3)
+        deepest = max(deepest, level[s])
+        if p >= 0:
+            level[p] = max(level[p], level[s] + 1)
+            inside[p] = inside[p] and inside[s]
+    small, widest = np.zeros(deepest + 1, np.int64), np.zeros(deepest + 1, np.int64)
+    for s in range(count):
+        if into[s] == s and not inside[s]:
+            if rows[s] > block_rows:
+                widest[level[s]] = max(widest[level[s]], width[s])
+            else:
+                small[level[s]] = 1
+    for k in range(deepest + 1):
+        launches += small[k]
+        if widest[k] > 0:
+            launches += 3 + 2 * ((widest[k] - 1) // chunk)
+    return launches, flops
 
 
 @njit(cache=True, nogil=True)

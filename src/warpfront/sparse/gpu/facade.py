@@ -27,7 +27,7 @@ from warpfront.errors import (
 from warpfront.report import FactorRecord, SolveRecord, SolverReport
 from warpfront.sparse.gpu.engine import GpuFactor, Planned, require_gpu
 from warpfront.sparse.gpu.lu_phases import LU_TAKEN, lu_estimates, lu_factor_for, lu_record, take_whole
-from warpfront.sparse.gpu.regroup import WARP_ROWS, regroup
+from warpfront.sparse.gpu.regroup import DEFINITE, INDEFINITE, NO_MERGING, WARP_ROWS, regroup
 from warpfront.sparse.gpu.steps import Tolerances
 from warpfront.sparse.parameters import SETTINGS
 
@@ -91,9 +91,12 @@ class CudaPhases:
     def analyze(self, symbolic: Any = None) -> Any:
         """Order, find the fronts and plan memory, on the host. Returns the solver."""
         super().analyze(symbolic)  # type: ignore[misc]
-        most_width = 0 if self._system.structure in ("SPD", "G") else WARP_ROWS
+        structure = self._system.structure
+        rules = {"SPD": DEFINITE, "S": INDEFINITE}.get(structure, (NO_MERGING,))
         self._uneven = _uneven_diagonal(self._system.pattern, self._values)
-        grouped = self._symbolic = regroup(self._symbolic, most_width=most_width)
+        grouped = self._symbolic = regroup(
+            self._symbolic, most_width=WARP_ROWS if structure == "S" else 0, rules=rules
+        )
         made = self._report.analysis
         if made is not None:
             made = replace(

@@ -11,13 +11,27 @@ from numpy.typing import NDArray
 from warpfront.sparse.analysis.symbolic import TASK_SHARE, Symbolic
 from warpfront.sparse.plan import FrontPlan
 
-__all__ = ["WARP_ROWS", "regroup"]
+__all__ = ["DEFINITE", "INDEFINITE", "NO_MERGING", "WARP_ROWS", "regroup"]
+
+Rule = tuple[float, float, float]
 
 WARP_ROWS = 32
 BLOCK_ROWS = 160
+# Shares of added zeros up to which fronts of at most 32 and 64 columns, and those of more than BLOCK_ROWS rows, are merged.
+# Which of a kind is best depends on the tree: the cheapest by launches and operations is taken.
+NO_MERGING = (0.0, 0.0, 0.0)
+DEFINITE = (NO_MERGING, (0.3, 0.0, 0.1), (0.5, 0.2, 0.05))
+INDEFINITE = (NO_MERGING, (0.0, 0.0, 0.05), (0.0, 0.0, 0.1))
+LAUNCH_SECONDS, FLOPS_A_SECOND = 1e-5, 2e13
+FOREST_ROWS, CHUNK = 96, 512
 
 
-def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS, most_width: int = 0) -> Symbolic:
+def regroup(
+    symbolic: Symbolic,
+    most_rows: int = WARP_ROWS,
+    most_width: int = 0,
+    rules: tuple[Rule, ...] = (NO_MERGING,),
+) -> Symbolic:
     """Fit the fronts to the device: small ones merged, and those that one block holds cut to what one warp searches.
 
     Parameters
@@ -28,6 +42,8 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS, most_width: int = 0)
         device more than the zeros this stores. The order changes with it: columns of a merged front stand together.
     most_width : int
         Fronts of at most 160 rows with more columns than this become chains of fronts; 0: they stay whole.
+    rules : tuple
+        Shares of zeros that merging may add besides, one set after the other; the cheapest result is taken.
     """
     from warpfront.sparse.analysis import _supernode_kernels as supernodes
     from warpfront.sparse.gpu import _schedule_kernels as kernels
@@ -37,7 +53,13 @@ def regroup(symbolic: Symbolic, most_rows: int = WARP_ROWS, most_width: int = 0)
     parent = np.full(count, -1, np.int64)
     parent[plan.child_ind] = np.repeat(np.arange(count), np.diff(plan.child_ptr))
     width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
-    into = kernels.merge_small(parent, width, rows, most_rows)
+    found: list[tuple[Any, ...]] = []
+    for rule in rules:
+        w, r = width.copy(), rows.copy()
+        merged = kernels.merge_small(parent, w, r, most_rows, np.array(rule), BLOCK_ROWS)
+        launches, flops = kernels.merged_cost(parent, merged, w, r, FOREST_ROWS, BLOCK_ROWS, CHUNK)
+        found.append((LAUNCH_SECONDS * launches + flops / FLOPS_A_SECOND, len(found), merged, w, r))
+    _, _, into, width, rows = min(found, key=lambda made: made[:2])
     cut = most_width > 0 and bool(((width > most_width) & (rows <= BLOCK_ROWS)).any())
     if not cut and np.array_equal(into, np.arange(count)):
         return symbolic
