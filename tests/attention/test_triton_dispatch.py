@@ -35,14 +35,16 @@ FAST, SLOW = Tile(64, 64, 4, 3, True), Tile(128, 64, 8, 2)
 @pytest.fixture
 def table(monkeypatch):
     """A table of two sizes: cuDNN is faster at the large one, and was refused at the small one."""
-    large = _dispatch.Row((9, 0), "bfloat16", 128, "causal", 4 * 32 * 4096, 4096, FAST, 1200.0, 960.0)
-    small = replace(large, rows=32 * 512, keys=512, tile=SLOW, triton_us=30.0, cudnn_us=0.0)
+    large = _dispatch.Row((9, 0), "bfloat16", 128, "causal", 4096, "b4 s4096 causal", FAST, 1200.0, 960.0)
+    small = replace(large, length=512, tile=SLOW, triton_us=30.0, cudnn_us=0.0)
     monkeypatch.setattr(_dispatch, "_rows", lambda: (large, small))
 
 
 def test_the_faster_one_of_the_nearest_measurement_runs(table):
     assert _dispatch.prefill_choice(PLAIN, "auto", HOPPER).path.name == "cudnn"
     short = replace(PLAIN, batch=1, q_len=500, k_len=500, total_q=500, total_k=500)
+    assert _dispatch.prefill_tile(replace(short, batch=99, heads=64), (9, 0)) == SLOW
+    assert _dispatch.prefill_tile(replace(short, varlen=True), (9, 0)) == FAST  # whatever their lengths
     assert _dispatch.prefill_choice(short, "auto", HOPPER).path.name == "triton"
     assert _dispatch.prefill_tile(PLAIN, (9, 0)) == FAST
     assert _dispatch.prefill_tile(short, (9, 0)) == SLOW

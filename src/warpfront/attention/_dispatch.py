@@ -1,9 +1,10 @@
 """Which kernel a prefill on a GPU takes, and with which tile: by capability, by what fits, by measured times.
 
 ``dispatch.toml`` holds what ``tools/device/attention.py`` measured, own kernel beside cuDNN in the same run, for some
-problems of each compute capability. A problem takes the row of its type, head and kind of mask whose size is the nearest;
-where no row is, the own kernel runs with a default tile, and `explain_prefill` says that it was not measured. The table
-is data and nothing is tried out at run time: the same problem takes the same kernel, and gives the same bits.
+problems of each compute capability. A problem takes the row of its type, head and kind of mask whose sequences are nearest
+in length (the longest, for sequences of several lengths); where no row is, the own kernel runs with a default tile, and
+`explain_prefill` says that it was not measured. The table is data and nothing is tried out at run time; nor does the choice
+look at the batch or the number of heads. So a sequence takes the same kernel, and has the same bits, in any batch.
 
 The tile of `decode` depends on the device, the type and the head alone: never on the batch or on lengths.
 """
@@ -42,14 +43,14 @@ KINDS = ("full", "causal", "window")
 
 @dataclass(frozen=True)
 class Row:
-    """One measured problem: its key, the best tile, microseconds of the own kernel and of cuDNN (0: does not run it)."""
+    """One measured problem: what it is found by, its name, the best tile, microseconds of both (0: cuDNN does not run it)."""
 
     cc: tuple[int, int]
     dtype: str
     head_dim: int
     kind: str
-    rows: int
-    keys: int
+    length: int
+    case: str
     tile: Tile
     triton_us: float
     cudnn_us: float
@@ -57,10 +58,8 @@ class Row:
     @property
     def verdict(self) -> str:
         """The measurement in words."""
-        where = f"{self.rows} query rows by {self.keys} keys, {self.dtype}, {self.kind}"
-        if not self.cudnn_us:
-            return f"{where}: measured {self.triton_us:.0f} us, cuDNN did not run it"
-        return f"{where}: measured {self.triton_us:.0f} us, cuDNN {self.cudnn_us:.0f} us"
+        other = f"cuDNN {self.cudnn_us:.0f} us" if self.cudnn_us else "cuDNN did not run it"
+        return f"{self.case}, {self.dtype}: own kernel {self.triton_us:.0f} us, {other}"
 
 
 @cache
@@ -88,13 +87,12 @@ def measured(problem: PrefillProblem, cc: tuple[int, int]) -> Row | None:
     """Return the table's row for a problem, or ``None`` where nothing like it was measured.
 
     Type and head must agree (a 16-bit type stands for the other one where only that was measured), then the kind of mask,
-    then the nearest size by the number of rows and keys.
+    then the nearest length.
     """
 
     def distance(row: Row) -> tuple[bool, bool, float]:
-        size = abs(log2(max(1, row.rows) / max(1, problem.batch * problem.heads * problem.q_len)))
-        size += abs(log2(max(1, row.keys) / max(1, problem.k_len)))
-        return row.dtype != problem.dtype, row.kind != kind_of(problem), size
+        away = -float(row.length) if problem.varlen else abs(log2(row.length / max(1, problem.k_len)))
+        return row.dtype != problem.dtype, row.kind != kind_of(problem), away
 
     small = ("float16", "bfloat16")
     fits = [
