@@ -43,7 +43,7 @@ KINDS = ("full", "causal", "window")
 
 @dataclass(frozen=True)
 class Row:
-    """One measured problem: what it is found by, its name, the best tile, microseconds of both (0: cuDNN does not run it)."""
+    """One measured problem: what finds it, its name, the best tile, microseconds of both (0: cuDNN does not run it)."""
 
     cc: tuple[int, int]
     dtype: str
@@ -130,9 +130,19 @@ def decode_tile(problem: DecodeProblem, cc: tuple[int, int]) -> DecodeTile:
 
 @requires(cc_min=(8, 0), dtypes=DTYPES)
 def run_triton(
-    problem: PrefillProblem, q: Any, k: Any, v: Any, bias: Any, cu_q: Any, cu_k: Any, out: Any, lse: Any
+    problem: PrefillProblem,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    cu_q: Any,
+    cu_k: Any,
+    out: Any,
+    lse: Any,
+    *,
+    fresh: bool = False,
 ) -> None:
-    """Run the own kernel; arguments as `warpfront.attention._triton_prefill.run_prefill`."""
+    """Run the own kernel; arguments as `warpfront.attention._triton_prefill.run_prefill`, ``fresh`` as `run_cudnn`."""
     tile = prefill_tile(problem, device_cc(q))
     run_prefill(problem, q, k, v, bias, cu_q, cu_k, out, lse, tile=tile)
 
@@ -160,9 +170,22 @@ def why_not_cudnn(problem: PrefillProblem) -> str | None:
 
 @requires(cc_min=(9, 0), dtypes=("float16", "bfloat16"), when=why_not_cudnn)
 def run_cudnn(
-    problem: PrefillProblem, q: Any, k: Any, v: Any, bias: Any, cu_q: Any, cu_k: Any, out: Any, lse: Any
+    problem: PrefillProblem,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    cu_q: Any,
+    cu_k: Any,
+    out: Any,
+    lse: Any,
+    *,
+    fresh: bool = False,
 ) -> None:
-    """Run cuDNN's kernel through torch; arguments as `warpfront.attention._triton_prefill.run_prefill`."""
+    """Run cuDNN's kernel through torch; arguments as `warpfront.attention._triton_prefill.run_prefill`.
+
+    SDPA allocates its result. Where nobody else has ``out`` yet (``fresh``), it takes over that memory; else it is copied.
+    """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -172,7 +195,10 @@ def run_cudnn(
         result = torch.nn.functional.scaled_dot_product_attention(
             *turned, is_causal=problem.causal, scale=problem.scale, **more
         )
-    out.copy_(result.transpose(1, 2))
+    if fresh:
+        out.set_(result.transpose(1, 2))
+    else:
+        out.copy_(result.transpose(1, 2))
 
 
 TRITON = Path("triton", run_triton, "own kernel: online softmax over tiles, every option")

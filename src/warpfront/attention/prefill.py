@@ -121,8 +121,11 @@ def prefill(
     lse_shape = (
         (problem.heads, problem.total_q) if problem.varlen else (problem.batch, problem.heads, problem.q_len)
     )
-    run = _run_on_device if on_device else _run_on_host
-    lse = run(problem, given, extra, (lengths, cu_seqlens_q, cu_seqlens_k), target, lse_shape, algorithm)
+    marks = (lengths, cu_seqlens_q, cu_seqlens_k)
+    if on_device:
+        lse = _run_on_device(problem, given, extra, marks, target, lse_shape, algorithm, fresh=out is None)
+    else:
+        lse = _run_on_host(problem, given, extra, marks, target, lse_shape, algorithm)
     return (target.owner, lse) if return_lse else target.owner
 
 
@@ -262,6 +265,8 @@ def _run_on_device(
     target: Given,
     lse_shape: tuple[int, ...],
     algorithm: str,
+    *,
+    fresh: bool,
 ) -> Any:
     import torch
 
@@ -282,5 +287,5 @@ def _run_on_device(
         target.owner.zero_()
         return lse if lse is None else lse.fill_(-torch.inf)
     q, k, v = (x.owner for x in given)
-    path.run(problem, q, k, v, None if bias is None else bias.owner, *marks, target.owner, lse)
+    path.run(problem, q, k, v, None if bias is None else bias.owner, *marks, target.owner, lse, fresh=fresh)
     return lse
