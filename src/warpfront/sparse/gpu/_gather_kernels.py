@@ -194,10 +194,12 @@ def row_depths(rows, child_ptr, child_ind, below_ptr, maps, depth):
 
 
 @njit(cache=True, nogil=True)
-def row_sources(rows, child_ptr, child_ind, below_ptr, maps, at, sources):
+def row_sources(rows, child_ptr, child_ind, below_ptr, maps, at, depth, sources):
     """Write where each row's contributions lie, in child order; ``sources`` comes filled with NOTHING."""
     count = np.zeros(rows.max(), np.int32)
     for s in range(rows.size):
+        if depth[s] == 0:
+            continue
         count[: rows[s]] = 0
         lanes = (rows[s] + LANES - 1) // LANES * LANES
         for c in range(child_ptr[s], child_ptr[s + 1]):

@@ -91,6 +91,12 @@ KERNELS = {
         "forest_tickets forest_items fronts gathers sources places values rule panels blocks diagonal pivots stats cells",
         "i",
     ),
+    "sweep_forest": _spec(
+        "tree_forest.cu", "sweep_forest<{T}, {rhs}>",
+        "forest_tickets forest_items fronts row_lists row_list_sources below_ind panels diagonal pivots x z upd active "
+        "cells sizes",
+        "iiiii",
+    ),
     "start_tree": _spec("tree_solve.cu", "start_tree", "cells state", "qq"),
     "solve_tree": _spec(
         "tree_solve.cu", "solve_tree<{T}, {rhs}>",

@@ -43,10 +43,10 @@ def uploads(plan: GpuPlan, tables: Tables, items: NDArray[Any]) -> dict[str, NDA
         "sizes": np.array([n, plan.below_ind.size], np.int64), "shape": np.array([n, 1, n], np.int64),
     }  # fmt: skip
     if plan.tree is not None:
-        tree = plan.tree
-        arrays |= {
-            "tickets": tree.tickets, "tree_items": tree.items, "row_lists": tree.lists, "row_list_sources": tree.sources,
-        }  # fmt: skip
+        arrays |= {"tickets": plan.tree.tickets, "tree_items": plan.tree.items}
+    rows = plan.tree or plan.forest
+    if rows is not None:
+        arrays |= {"row_lists": rows.lists, "row_list_sources": rows.sources}
     if plan.forest is not None:
         arrays |= {"forest_tickets": plan.forest.tickets, "forest_items": plan.forest.items}
     return {k: np.ascontiguousarray(a) if a.size else np.zeros(1, a.dtype) for k, a in arrays.items()}

@@ -223,9 +223,15 @@ def _forest_step(
 
 
 def solve_items(plan: GpuPlan) -> tuple[NDArray[np.void], list[list[tuple[str, int, int, int]]]]:
-    """Items of the forward sweep, level by level: (kernel, threads, first item, count); then those of the backward."""
+    """Items of the forward sweep, level by level: (kernel, threads, first item, count); then those of the backward.
+
+    What the plan's forest holds is left out: `solve_steps` has a launch for it.
+    """
     rows, width = plan.fronts["rows"], plan.fronts["width"]
     takes_part = (plan.root < 0) | (plan.root == np.arange(plan.root.size))
+    forest = getattr(plan, "forest", None)  # an LU's plan has none
+    if forest is not None and plan.tree is None:
+        takes_part &= ~forest.member
     items: list[tuple[int, ...]] = []
     levels: list[list[tuple[str, int, int, int]]] = []
     back: list[list[tuple[str, int, int, int]]] = []
@@ -297,28 +303,41 @@ def solve_steps(
 
     def add(
         name: str, blocks: int, threads: int, numbers: tuple[float, ...] = (), items: int = -1,
-        after: tuple[int, ...] | None = None, **rename: str | None,
+        after: tuple[int, ...] | None = None, shared: int = 0, **rename: str | None,
     ) -> int:  # fmt: skip
         before = after if after is not None else (len(steps) - 1,) if steps else ()
         expression = KERNELS[name].expression(dtype, threads, rhs=rhs)
         if items >= 0:
             rename["items"] = "solve_items"
-        steps.append(Step(name, expression, blocks, threads, 0, items, numbers, dict(rename), before))
+        steps.append(Step(name, expression, blocks, threads, shared, items, numbers, dict(rename), before))
         return len(steps) - 1
 
+    forest, taken = getattr(plan, "forest", None), 0
     add("start_solve", 1, 128, (rhs,))
+    if forest is not None:
+        add("start_tree", _grid(forest.cells), THREADS, (forest.cells, 0))
     for round_ in range(refinements + 1):
         active = "active" if round_ else None
         source, base, out = ("residual", "best", "candidate") if round_ else ("b", None, "best")
         before: tuple[int, ...] = (
             add("permute_in", _grid(n), THREADS, (n, 1, n), exponents=exponents, b=source, active=active),
         )
+        if forest is not None:
+            blocks, numbers, taken = _forest_sweep(forest, taken, round_, 1)
+            before = (
+                add("sweep_forest", blocks, TREE_THREADS, numbers, -1, before, TREE_BYTES, active=active),
+            )
         for level in sweeps:
             if level:
                 before = tuple(
                     add(kernel, count, threads, (), first, before, active=active)
                     for kernel, threads, first, count in level
                 )
+        if forest is not None:
+            blocks, numbers, taken = _forest_sweep(forest, taken, round_, 0)
+            before = (
+                add("sweep_forest", blocks, TREE_THREADS, numbers, -1, before, TREE_BYTES, active=active),
+            )
         add(
             "permute_out", _grid(n), THREADS, (n,), after=before, exponents=exponents, base=base, out=out,
             active=active, summary=None if plan.pivoting else "summary",
@@ -329,6 +348,18 @@ def solve_steps(
             if round_:
                 add("keep_better", _grid(n), THREADS, (n,))
     return steps
+
+
+def _forest_sweep(
+    forest: TreePlan, taken: int, round_: int, forward: int
+) -> tuple[int, tuple[int, ...], int]:
+    """Blocks and numbers of a launch through the forest, and the tickets taken so far.
+
+    Its launches share a counter, and each of their blocks takes one ticket more than there are.
+    """
+    begin, count = (0, forest.up) if forward else (forest.up, forest.down)
+    blocks = min(count, TREE_BLOCKS)
+    return blocks, (begin, count, taken, round_, forward), taken + count + blocks
 
 
 def _tree_steps(

@@ -35,6 +35,8 @@ class TreePlan:
         Words that signal.
     most_rows : int
         Of a front that takes part.
+    member : bool[fronts]
+        Fronts that take part.
     """
 
     tickets: NDArray[Any]
@@ -45,6 +47,7 @@ class TreePlan:
     down: int
     cells: int
     most_rows: int
+    member: NDArray[np.bool_]
 
 
 def plan_tree(
@@ -95,26 +98,26 @@ def plan_tree(
         backward = made + backward
     tickets = np.zeros(len(forward) + len(backward), ITEM)
     tickets["front"], tickets["last"] = np.array(forward + backward, np.int32).T
-    lists, sources = _row_lists(plan, rows, below_ptr, maps)
+    lists, sources = _row_lists(plan, rows, below_ptr, maps, member)
     cells = FIRST_CELL + 2 * count + roots.size
-    return TreePlan(
-        tickets, items, lists, sources, len(forward), len(backward), cells, int(rows[member].max())
-    )
+    most_rows = int(rows[member].max())
+    return TreePlan(tickets, items, lists, sources, len(forward), len(backward), cells, most_rows, member)
 
 
 def _row_lists(
-    plan: FrontPlan, rows: NDArray[Any], below_ptr: NDArray[Any], maps: NDArray[Any]
+    plan: FrontPlan, rows: NDArray[Any], below_ptr: NDArray[Any], maps: NDArray[Any], member: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     from warpfront.sparse.gpu import _gather_kernels as kernels
 
     rows = np.ascontiguousarray(rows, np.int64)
     depth = np.zeros(rows.size, np.int64)
     kernels.row_depths(rows, plan.child_ptr, plan.child_ind, below_ptr, maps, depth)
+    depth[~member] = 0
     words = depth * (-(-rows // 32) * 32)
     ends = np.cumsum(words)
     at = ends - words
     sources = np.full(max(int(ends[-1]), 1), kernels.NOTHING, np.int32)
-    kernels.row_sources(rows, plan.child_ptr, plan.child_ind, below_ptr, maps, at, sources)
+    kernels.row_sources(rows, plan.child_ptr, plan.child_ind, below_ptr, maps, at, depth, sources)
     lists = np.zeros(rows.size, ROW_LIST)
     lists["at"], lists["depth"] = at, depth
     return lists, sources

@@ -19,6 +19,8 @@ struct RowList {
 
 // Work of a team. Item (front.cuh): fronts front..last, row = children, col = its cell `up`, end = the cell its forward sweep
 // signals, e0 = the cell its backward sweep waits for, e1 = its cell `down`, index = 1 for a root.
+// A part of a tree (tree_forest.cu) has no `perm`: `source` is in the order of the factor, and so is the solution, x alone; its
+// roots do not wait for what lies above.
 template <typename T>
 struct Tree {
   const Front* fronts;
@@ -114,7 +116,7 @@ WF_DEVICE void forward_item(const Tree<T>& tree, const Item& item, T* shared_pan
     for (int h = 0; h < kEach; ++h) {
       const int i = rank + h * Threads;
       const bool own = i < f.width;
-      const i32 at = own ? tree.perm[f.first + i] : 0;
+      const i64 at = !own ? 0 : tree.perm != nullptr ? tree.perm[f.first + i] : f.first + i;
       const T scale = own && tree.exponents != nullptr ? static_cast<T>(power_of_two(tree.exponents[at])) : T(1);
       for (int r = 0; r < R; ++r) sum[h][r] = own ? tree.source[r * tree.n + at] * scale : T(0);
       WF_UNROLL
@@ -219,7 +221,7 @@ WF_DEVICE void backward_columns(const Tree<T>& tree, const Front& f, const Panel
       T v[R];
       for (int r = 0; r < R; ++r) v[r] = y[r][rank];
       const i64 to = f.first + tree.pivots[2 * (f.first + k0 + rank)];
-      const i32 at = tree.perm[to];
+      const i32 at = tree.perm != nullptr ? tree.perm[to] : 0;
       const T* row = panel.at + static_cast<i64>(k0) * panel.pitch + k0 + rank;
       WF_UNROLL_N(R == 1 ? 8 : 2)
       for (int c = rank + 1; c < size; ++c) {
@@ -227,7 +229,7 @@ WF_DEVICE void backward_columns(const Tree<T>& tree, const Front& f, const Panel
         for (int r = 0; r < R; ++r) v[r] = fma(l, y[r][c], v[r]);
       }
       for (int r = 0; r < R; ++r) t[r][k0 + rank] = v[r], tree.x[r * tree.n + to] = v[r];
-      write_solution(tree, at, v, largest);
+      if (tree.perm != nullptr) write_solution(tree, at, v, largest);
     }
     team_sync<Threads>();
   }
@@ -251,7 +253,7 @@ WF_DEVICE void backward_item(const Tree<T>& tree, const Item& item, T* shared_pa
       inverse[h] = i < f.width ? inverse_of_d(tree.diagonal, tree.pivots, f.first + i) : Inverse<T>{T(0), T(0), 0};
       index[h] = i >= f.width && i < f.rows ? tree.below_ind[f.map + i - f.width] : 0;
     }
-    if (s == item.last) team_wait<Threads>(tree.cells + item.e0, tree.epoch);
+    if (s == item.last && (tree.perm != nullptr || item.index == 0)) team_wait<Threads>(tree.cells + item.e0, tree.epoch);
     WF_UNROLL
     for (int h = 0; h < kEach; ++h) {
       const int i = rank + h * Threads;
