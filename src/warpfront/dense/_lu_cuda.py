@@ -118,7 +118,7 @@ class _Queued:
         return answer(value, self.found, self.given.batched, check, float(np.finfo(self.kind).eps))
 
 
-def _queue_solve(a: Any, b: Any, precision: str) -> _Queued:
+def _queue_solve(a: Any, b: Any, precision: str, check: str = "status") -> _Queued:
     import cupy
 
     given = _read(a)
@@ -128,7 +128,7 @@ def _queue_solve(a: Any, b: Any, precision: str) -> _Queued:
     queued = _Queued(given, kind, shape, "LU on the GPU, partial pivoting")
     queued.right = columns
     if precision != "working":
-        queued.x, queued.found = _refined(given.matrices, columns, precision, kind)
+        queued.x, queued.found = _refined(given.matrices, columns, precision, kind, check == "status")
         return queued
     matrices = given.matrices.astype(own_type(given.matrices.dtype, kind), copy=False)
     queued.factors = factor(matrices)
@@ -139,7 +139,7 @@ def _queue_solve(a: Any, b: Any, precision: str) -> _Queued:
     return queued
 
 
-def _queue_inverse(a: Any, precision: str) -> _Queued:
+def _queue_inverse(a: Any, precision: str, check: str = "status") -> _Queued:
     import cupy
 
     given = _read(a)
@@ -148,7 +148,7 @@ def _queue_inverse(a: Any, precision: str) -> _Queued:
     queued = _Queued(given, kind, matrices.shape if given.batched else (n, n), "inverse from LU on the GPU")
     queued.right = cupy.broadcast_to(cupy.eye(n, dtype=kind), matrices.shape)
     if precision != "working":
-        queued.x, queued.found = _refined(matrices, None, precision, kind)
+        queued.x, queued.found = _refined(matrices, None, precision, kind, check == "status")
     else:
         queued.factors = factor(matrices)
         queued.x = queued.factors.inverse()
@@ -158,13 +158,13 @@ def _queue_inverse(a: Any, precision: str) -> _Queued:
 def solve(a: Any, b: Any, pivoting: str, precision: str, check: str) -> Any:
     """As `warpfront.dense.solve`, on the GPU."""
     _only_partial(pivoting)
-    return _queue_solve(a, b, precision).finish(check)
+    return _queue_solve(a, b, precision, check).finish(check)
 
 
 def inv(a: Any, pivoting: str, precision: str, check: str) -> Any:
     """As `warpfront.dense.inv`, on the GPU."""
     _only_partial(pivoting)
-    return _queue_inverse(a, precision).finish(check)
+    return _queue_inverse(a, precision, check).finish(check)
 
 
 def many_on_device(operation: str, matrices: Any, others: Any, streams: int) -> list[Any]:
@@ -196,7 +196,9 @@ def _blank_failed(x: Any, found: list[DenseOutcome]) -> Any:
     return x
 
 
-def _refined(matrices: Any, columns: Any, precision: str, kind: Any) -> tuple[Any, list[DenseOutcome]]:
+def _refined(
+    matrices: Any, columns: Any, precision: str, kind: Any, estimate: bool
+) -> tuple[Any, list[DenseOutcome]]:
     """Solve (or invert, without right-hand sides) with factors of low precision, one matrix after another."""
     import cupy
 
@@ -212,9 +214,9 @@ def _refined(matrices: Any, columns: Any, precision: str, kind: Any) -> tuple[An
             continue
         low = LowFactor.of(matrices[b], precision)
         if columns is None:
-            found.append(refine_inverse(matrices[b], low, cupy))
+            found.append(refine_inverse(matrices[b], low, cupy, estimate=estimate))
         else:
-            found.append(refine_solve(matrices[b], columns[b], low, kind, cupy))
+            found.append(refine_solve(matrices[b], columns[b], low, kind, cupy, estimate=estimate))
     like = matrices if columns is None else columns
     x = cupy.stack([one.value for one in found]) if found else cupy.empty(like.shape, kind)
     return x, found

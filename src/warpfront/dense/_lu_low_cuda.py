@@ -56,6 +56,11 @@ class LowFactor:
         """Reciprocal condition estimate."""
         return float(self._factors.rcond[0])
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the pivots give reason to look at the condition number."""
+        return bool(self._factors.doubtful[0])
+
     def solve(self, b: Any) -> Any:
         """Solve for single-precision columns [n, k]."""
         return self._factors.solve(b[None])[0]

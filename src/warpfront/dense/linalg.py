@@ -246,7 +246,8 @@ def _solve_one(
         return _refused(b, Status.NON_FINITE, -1, "not started")
     if precision != "working":
         low = single_factor(a, pivoting, threads)
-        return refine_solve(a, b, low, np.result_type(a.dtype, b.dtype), np)
+        kind = np.result_type(a.dtype, b.dtype)
+        return refine_solve(a, b, low, kind, np, estimate=check == "status")
     factor = factor_matrix(a, pivoting, threads)
     method = f"LU, {pivoting} pivoting"
     if factor.column >= 0:
@@ -261,7 +262,8 @@ def _invert_one(a: NDArray[Any], pivoting: str, precision: str, threads: int, ch
     if first_bad(a) >= 0:
         return _refused(a, Status.NON_FINITE, -1, "not started")
     if precision != "working":
-        return refine_inverse(a, single_factor(a, pivoting, threads), np)
+        low = single_factor(a, pivoting, threads)
+        return refine_inverse(a, low, np, estimate=check == "status")
     factor = factor_matrix(a, pivoting, threads)
     method = f"inverse from LU, {pivoting} pivoting"
     if factor.column >= 0:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from warpfront.dense._quick import suspicious
 from warpfront.dense.factor import DenseLU, factor_matrix
 from warpfront.dense.records import DenseOutcome
 from warpfront.errors import InvalidValueError, Status
@@ -40,6 +41,10 @@ class LowPrecision(Protocol):
         """Reciprocal condition estimate."""
 
     @property
+    def doubtful(self) -> bool:
+        """Whether the pivots give reason to look at the condition number."""
+
+    @property
     def name(self) -> str:
         """The precision in words."""
 
@@ -63,6 +68,10 @@ class _SingleFactor:
     def rcond(self) -> float:
         return self._factor.rcond
 
+    @property
+    def doubtful(self) -> bool:
+        return suspicious(self._factor)
+
 
 def power_of_two(a: Any) -> float:
     """Return the power of two that brings the largest entry of a double-precision matrix to [0.5, 1).
@@ -85,12 +94,18 @@ def single_factor(a: NDArray[Any], pivoting: str, threads: int) -> LowPrecision:
     return _SingleFactor(factor_matrix((a * scale).astype(kind), pivoting, threads), scale)
 
 
+def _condition(low: LowPrecision, always: bool) -> float:
+    return low.rcond if always or low.doubtful else float("nan")
+
+
 def _error(norm: float, x: Any, b: Any, residual: Any, xp: Any) -> Any:
     below = norm * abs(x).max(axis=0) + abs(b).max(axis=0)
     return abs(residual).max(axis=0) / xp.where(below > 0, below, 1)
 
 
-def refine_solve(a: Any, b: Any, low: LowPrecision, kind: Any, xp: Any) -> DenseOutcome:
+def refine_solve(
+    a: Any, b: Any, low: LowPrecision, kind: Any, xp: Any, *, estimate: bool = True
+) -> DenseOutcome:
     """Solve with a low-precision factor and refine.
 
     Parameters
@@ -102,6 +117,8 @@ def refine_solve(a: Any, b: Any, low: LowPrecision, kind: Any, xp: Any) -> Dense
         Of the solution: float64 or complex128.
     xp : module
         numpy or cupy.
+    estimate : bool
+        Estimate the condition number (several solves) also where the pivots give no reason to.
 
     Returns
     -------
@@ -115,7 +132,7 @@ def refine_solve(a: Any, b: Any, low: LowPrecision, kind: Any, xp: Any) -> Dense
     n = len(a)
     rhs = b.reshape(n, 1 if b.ndim == 1 else b.shape[1]).astype(kind, copy=False)
     if not rhs.size:
-        return DenseOutcome(xp.zeros(b.shape, kind), Status.OK, -1, low.rcond, 0.0, 0, method)
+        return DenseOutcome(xp.zeros(b.shape, kind), Status.OK, -1, _condition(low, estimate), 0.0, 0, method)
     norm, target = float(abs(a).sum(axis=1).max()), max(n, 10) * EPS
     x = xp.zeros_like(rhs)
     residual, steps, krylov = rhs.copy(), 0, False
@@ -137,7 +154,7 @@ def refine_solve(a: Any, b: Any, low: LowPrecision, kind: Any, xp: Any) -> Dense
             method += ", GMRES after plain steps stalled"
     worst = float(error.max())
     status = Status.OK if worst <= target else Status.REFINEMENT_FAILED
-    return DenseOutcome(x.reshape(b.shape), status, -1, low.rcond, worst, steps, method)
+    return DenseOutcome(x.reshape(b.shape), status, -1, _condition(low, estimate), worst, steps, method)
 
 
 def _apply(low: LowPrecision, residual: Any, xp: Any) -> Any:
@@ -177,7 +194,7 @@ def _krylov(a: Any, low: LowPrecision, residual: Any, xp: Any) -> Any:
     return out
 
 
-def refine_inverse(a: Any, low: LowPrecision, xp: Any) -> DenseOutcome:
+def refine_inverse(a: Any, low: LowPrecision, xp: Any, *, estimate: bool = True) -> DenseOutcome:
     """Invert in low precision and correct by Newton's iteration (Schulz 1933), ``X <- X + X (I - A X)``, in float64.
 
     Parameters
@@ -186,6 +203,8 @@ def refine_inverse(a: Any, low: LowPrecision, xp: Any) -> DenseOutcome:
     low : LowPrecision
     xp : module
         numpy or cupy.
+    estimate : bool
+        Estimate the condition number (several solves) also where the pivots give no reason to.
 
     Returns
     -------
@@ -213,4 +232,4 @@ def refine_inverse(a: Any, low: LowPrecision, xp: Any) -> DenseOutcome:
             break
         x, residual, error = candidate, left, reached
     status = Status.OK if error <= target else Status.REFINEMENT_FAILED
-    return DenseOutcome(x, status, -1, low.rcond, error, steps, method)
+    return DenseOutcome(x, status, -1, _condition(low, estimate), error, steps, method)
