@@ -51,7 +51,6 @@ WF_DEVICE bool search_block(T* a, int ld, int width, const T* rule, T* inverse, 
   i32* stats = s.warp.stats;
   T r[kPanel];
   int at;
-  if (lane < kStats) stats[lane] = lane == kFailed ? -1 : 0;
   load_symmetric(r, a, ld, width);
   PutShared<T, Threads> put = {&d, &s};
   pivot_in_registers(r, inverse, kPitch, width, width, rule, s.warp, at, put);

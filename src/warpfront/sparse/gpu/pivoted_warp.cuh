@@ -57,7 +57,7 @@ struct TwoTest {
   T mine, theirs, x_rest, y_rest, limit;
 };
 
-// Eliminates `width` columns. a: shared, receives L by row; at: out, the place of the lane's row. put.one(k, d, row),
+// Eliminates `width` columns and counts pivots in s.stats. a: shared, receives L by row; at: out, the place of the lane's row. put.one(k, d, row),
 // put.two(k, d, off, next d, row, next row, test) and put.zero(k, row) are told of each pivot: row is the lane it came from,
 // d of a pivot that was not tested is passed with `forced`.
 template <typename T, typename Put>
@@ -68,6 +68,7 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
   const T per_u = T(1) / u;
   int k = 0, candidates = width, pass_start = 0;
   bool force = false;
+  int failed = -1, perturbed = 0, twos = 0, zeros = 0, positive = 0, doubtful = 0, strange = 0;  // uniform
   at = lane;
   while (k < width) {
     const int lane_k = lane_at(at, k);
@@ -76,7 +77,7 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
     T y = T(0);
     const T size_x = size_of(x), best = summed && at > k ? size_x : T(0), top = warp_largest(best);
     const int place = first_place(best, top, at);
-    const T low = warp_largest(live && lane >= width ? size_x : T(0));
+    const T low = rows > width ? warp_largest(live && lane >= width ? size_x : T(0)) : T(0);
     const T size = place < 0 ? T(0) : top, below = nan_max(size, low);
     T pick[6], rest_x = T(0), rest_y = T(0);
     bool forced = false;
@@ -94,7 +95,7 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
         y = pass_row(r, lane_r, s.row[1]);
         const T size_y = size_of(y);
         const bool other = live && at > k && at != place;
-        const T y_below = warp_largest(live && lane >= width ? size_y : T(0));
+        const T y_below = rows > width ? warp_largest(live && lane >= width ? size_y : T(0)) : T(0);
         const T x_rest = warp_largest(other ? size_x : T(0)), y_next = warp_largest(other && lane < width ? size_y : T(0));
         pick[1] = __shfl_sync(kFullMask, x, lane_r), pick[3] = __shfl_sync(kFullMask, y, lane_r);
         pick[4] = __shfl_sync(kFullMask, y, lane_k);
@@ -105,23 +106,21 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
         choice.kind = kOnePivot, choice.place = k, forced = true;
         if (akk <= floor) {
           pivot = pick[0] < T(0) ? -floor : floor;
-          if (lane == 0) ++s.stats[kPerturbed];
+          ++perturbed;
           if (floor == T(0)) choice.kind = kZeroPivot;
         }
       }
     }
     const bool taken = choice.kind == kOnePivot || choice.kind == kTwoPivot;
-    if (lane == 0 && taken && largest <= doubt) ++s.stats[kDoubtful];
+    if (taken && largest <= doubt) ++doubtful;
     if (choice.kind == kNoPivot) {
       --candidates;
       at = at == k ? candidates : at == candidates ? k : at;
     } else if (choice.kind == kZeroPivot) {
       if (lane < rows) a[k * ld + lane] = T(0);
       put.zero(k, lane_k);
-      if (lane == 0) {
-        if (s.stats[kFailed] < 0) s.stats[kFailed] = lane_k;
-        ++s.stats[kZeros];
-      }
+      if (failed < 0) failed = lane_k;
+      ++zeros;
       ++k;
     } else if (choice.kind == kOnePivot) {
       const bool swapped = choice.place != k;
@@ -130,11 +129,8 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
       if (lane < rows) a[k * ld + lane] = l;
       subtract_row(r, l, s.row[swapped ? 1 : 0]);
       put.one(k, pivot, swapped ? lane_r : lane_k, forced);
-      if (lane == 0) {
-        ++s.stats[kOnes];
-        if (!(pivot - pivot == T(0))) ++s.stats[kNonFinite];
-        ++s.stats[pivot > T(0) ? kPositive : kNegative];
-      }
+      if (!(pivot - pivot == T(0))) ++strange;
+      if (pivot > T(0)) ++positive;
       ++k;
     } else {
       const T off = pick[1], last = pick[3], per_off = reciprocal(off), p = pick[0] * per_off, q = last * per_off;
@@ -147,12 +143,10 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
       subtract_row(r, l1, s.row[1]);
       const T limit = size_of(p * q - T(1)) * size * per_u;
       put.two(k, pick[0], off, last, lane_k, lane_r, TwoTest<T>{size_of(p), size_of(q), rest_x, rest_y, limit});
-      if (lane == 0) {
-        ++s.stats[kTwos];
-        if (!(scale - scale == T(0)) || !(pick[0] + last - (pick[0] + last) == T(0))) ++s.stats[kNonFinite];
-        if (p * q < T(1)) ++s.stats[kPositive], ++s.stats[kNegative];
-        else s.stats[pick[0] > T(0) ? kPositive : kNegative] += 2;
-      }
+      ++twos;
+      if (!(scale - scale == T(0)) || !(pick[0] + last - (pick[0] + last) == T(0))) ++strange;
+      if (p * q < T(1)) ++positive;
+      else if (pick[0] > T(0)) positive += 2;
       k += 2;
     }
     __syncwarp();
@@ -161,6 +155,10 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
       pass_start = k, candidates = width;
     }
   }
+  if (lane != 0) return;
+  s.stats[kOnes] = width - zeros - 2 * twos, s.stats[kTwos] = twos, s.stats[kPerturbed] = perturbed, s.stats[kZeros] = zeros;
+  s.stats[kPositive] = positive, s.stats[kNegative] = width - zeros - positive, s.stats[kDoubtful] = doubtful;
+  s.stats[kFailed] = failed, s.stats[kNonFinite] = strange;
 }
 
 // Pivots straight to global memory.

@@ -153,7 +153,6 @@ WF_DEVICE void pivot_warp_front(T* a, int ld, const Front& f, const T* rule, War
   const int lane = lane_id(), below = f.rows - f.width;
   T r[kPanel];
   int at;
-  if (lane < kStats) s.stats[lane] = lane == kFailed ? -1 : 0;
   load_symmetric(r, a, ld, f.rows);
   PutGlobal<T> put = {to.diagonal, to.pivots};
   pivot_in_registers(r, a, ld, f.rows, f.width, rule, s, at, put);
