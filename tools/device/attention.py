@@ -29,35 +29,9 @@ sys.path.insert(0, str(ROOT / "src"))
 if "--dry" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"
 
-import attention_measure as measure  # noqa: E402
+import attention_time as times  # noqa: E402
 
 STARTED = perf_counter()
-
-
-def tune_cases(options):
-    if options.dry:
-        return measure.SMALL_PREFILL, measure.SMALL_DECODE
-    return (measure.PREFILL if options.tune == "all" else measure.FLAGSHIP), measure.DECODE
-
-
-def build(options, seconds):
-    """Compile every variant of the tuning for this device."""
-    if options.dry:
-        return "interpreted"
-    prefills, decodes = tune_cases(options)
-    jobs = [(case, tile) for case in decodes for tile in measure.decode_tiles(case)]
-    jobs += (
-        [(case, tile) for case in measure.cut_cases() for tile in measure.cut_tiles(case)]
-        if options.cuts
-        else []
-    )
-    jobs += [(case, tile) for case in prefills for tile in measure.prefill_tiles(case)]
-    done = measure.compile_all([(options.cc, *job) for job in jobs], seconds)
-    bad = [entry for entry in done if entry[3]]
-    print(f"compiled {len(done)} variants, {len(bad)} refused", flush=True)
-    for entry in bad[:12]:
-        print("  refused", entry[0], entry[1], entry[3][:160], flush=True)
-    return done
 
 
 def judge(job):
@@ -184,93 +158,6 @@ def driver():
     print("driver: all right")
 
 
-# ------------------------------------------------------------------ times
-
-
-def tune(options, cases, tiles_of, deadline, unit):
-    """Times of every variant of every case, best first: {case: [(seconds, tile)]}."""
-    import torch
-
-    found = {}
-    results = options.tuned
-    for case in cases:
-        if perf_counter() > deadline:
-            print(f"out of time before {case.name}", flush=True)
-            break
-        tensors, rows, failed = case.tensors(options.device), [], []
-        for tile in tiles_of(case):
-            try:
-                call = measure.runner(case, tile, tensors)
-                if isinstance(case, measure.DecodeCase) and not options.dry:
-                    call()
-                    call = measure.captured(call, 1 if case.bytes > 1 << 26 else 20)
-                rows.append((measure.quick(call), tile))
-            except Exception as error:
-                failed.append(f"{tile}: {type(error).__name__}: {str(error)[:120]}")
-        rows.sort(key=lambda row: row[0])
-        found[case.name] = [(seconds, vars(tile)) for seconds, tile in rows]
-        results[case.name] = {
-            "unit": unit(case, rows[0][0]) if rows else "",
-            "rows": found[case.name],
-            "failed": failed,
-        }
-        (options.out / "tuning.json").write_text(json.dumps(results))
-        print(f"{case.name} at {perf_counter() - STARTED:.0f} s:", flush=True)
-        for seconds, tile in rows[:5]:
-            print(f"   {unit(case, seconds)} {tile}", flush=True)
-        for line in failed[:4]:
-            print("   FAILED", line, flush=True)
-        del tensors
-        if not options.dry:
-            torch.cuda.empty_cache()
-    return found
-
-
-def rate(case, seconds):
-    return f"{seconds * 1e3:8.3f} ms {measure.flops(case) / seconds * 1e-12:7.1f} TFLOP/s"
-
-
-def bandwidth(case, seconds):
-    calls = 1 if case.bytes > 1 << 26 else 20
-    return f"{seconds / calls * 1e6:8.2f} us {case.bytes * calls / seconds * 1e-12:6.3f} TB/s"
-
-
-def peers(options, cases, best, deadline):
-    """Ours beside torch's backends, interleaved."""
-    import torch
-
-    found = {}
-    for case in cases:
-        if perf_counter() > deadline or not best.get(case.name):
-            continue
-        tensors, calls = case.tensors(options.device), {}
-        paged = isinstance(case, measure.DecodeCase)
-        kind = type(measure.decode_tiles(case)[0]) if paged else type(measure.prefill_tiles(case)[0])
-        calls["warpfront"] = measure.runner(case, kind(**best[case.name][0][1]), tensors)
-        for backend in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION"):
-            call = (measure.dense_decode if paged else measure.sdpa)(case, tensors, backend)
-            try:
-                call()
-                calls[backend] = call
-            except Exception as error:
-                print(f"   {backend} refuses {case.name}: {str(error)[:100]}", flush=True)
-        if paged and not options.dry:
-            calls = {
-                name: measure.captured(call, 1 if case.bytes > 1 << 26 else 20)
-                for name, call in calls.items()
-            }
-        samples = measure.interleaved(calls, 10)
-        found[case.name] = samples
-        unit = bandwidth if paged else rate
-        for name, values in samples.items():
-            print(f"{case.name:34s} {name:20s} {unit(case, sorted(values)[len(values) // 2])}", flush=True)
-        (options.out / "peers.json").write_text(json.dumps(found, indent=1))
-        del tensors, calls
-        if not options.dry:
-            torch.cuda.empty_cache()
-    return found
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--phase", choices=("check", "time"), default="check")
@@ -278,6 +165,9 @@ def main():
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--tune", choices=("flagship", "all"), default="flagship")
     parser.add_argument("--cuts", action="store_true", help="also try other ways of cutting sequences")
+    parser.add_argument(
+        "--flex", action="store_true", help="also FlexAttention, whose compilation takes half a minute"
+    )
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--seconds", type=float, default=None)
     options = parser.parse_args()
@@ -301,7 +191,6 @@ def main():
             print(f"section {name} FAILED\n{traceback.format_exc()[-1500:]}", flush=True)
         print(f"[{perf_counter() - STARTED:.0f} s] {name}", flush=True)
 
-    prefills, decodes = tune_cases(options)
     if options.phase == "check":
         import attention_check as check
 
@@ -315,15 +204,7 @@ def main():
         section("checks", finish_checks, running, options.out, seconds - (perf_counter() - STARTED))
         failed += [name for name, entry in done.get("checks", {}).items() if entry["exit"] not in (0, 5)]
     else:
-        seconds = options.seconds or 80
-        end = STARTED + seconds
-        section("build", build, options, seconds * 0.4)
-        section("prefill", tune, options, prefills, measure.prefill_tiles, end - 30, rate)
-        section("decode", tune, options, decodes, measure.decode_tiles, end - 15, bandwidth)
-        best = {**(done.get("prefill") or {}), **(done.get("decode") or {})}
-        section("peers", peers, options, (*prefills, *decodes), best, end - 5)
-        if options.cuts:
-            section("cuts", tune, options, measure.cut_cases(), measure.cut_tiles, end, bandwidth)
+        times.timing(options, section, done, STARTED)
     (options.out / f"{options.phase}.json").write_text(json.dumps(done, indent=1, default=str))
     print(f"failed: {', '.join(failed) or 'nothing'}", flush=True)
     return int(bool(failed))

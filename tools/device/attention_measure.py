@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from multiprocessing import get_context
 from statistics import median
 from time import perf_counter
@@ -290,40 +289,6 @@ def runner(case, tile, tensors):
     return call
 
 
-# ------------------------------------------------------------------ peers
-
-
-def sdpa(case, tensors, backend):
-    """Torch's SDPA on one backend, the same memory, heads and tokens exchanged by strides."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    q, k, v = (tensor.transpose(1, 2) for tensor in tensors[:3])
-    more = {"enable_gqa": True} if case.heads != case.kv_heads else {}
-
-    def call():
-        with sdpa_kernel(getattr(SDPBackend, backend)):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=case.causal, **more)
-
-    return call
-
-
-def dense_decode(case, tensors, backend):
-    """Torch's SDPA over contiguous keys and values of the same size: no torch backend reads pages."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    q, k, v = tensors[:3]
-    k, v = (t.view(case.batch, -1, case.kv_heads, case.head_dim).transpose(1, 2) for t in (k, v))
-    q = q.transpose(1, 2)
-
-    def call():
-        with sdpa_kernel(getattr(SDPBackend, backend)):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-
-    return call
-
-
 # ------------------------------------------------------------------ timers
 
 
@@ -385,7 +350,3 @@ def flops(case):
         reach = min(case.left + 1, n)
         pairs = reach * (reach + 1) // 2 + (n - reach) * reach
     return 4.0 * case.batch * case.heads * case.head_dim * pairs
-
-
-def bound(function, *arguments):
-    return partial(function, *arguments)
