@@ -23,7 +23,7 @@ K = np.zeros((2, 7, 2, 8), np.float32)
         (lambda: prefill(Q, K[..., :4].copy(), K[..., :4].copy()), "the same head_dim"),
         (lambda: prefill(Q[:, :, :3], K, K), "3 query heads cannot share 2 key heads"),
         (lambda: prefill(Q, K.astype(np.float16), K), "must be the same"),
-        (lambda: prefill(*(x.astype(np.float64) for x in (Q, K, K))), "got float64; convert with"),
+        (lambda: prefill(*(x.astype(np.float64) for x in (Q, K, K))), "got float64; convert to float32"),
         (
             lambda: prefill(*(np.repeat(x, 40, axis=3) for x in (Q, K, K))),
             "head_dim must be 1 to 256, got 320",
@@ -52,6 +52,7 @@ K = np.zeros((2, 7, 2, 8), np.float32)
         (lambda: prefill(Q, K, K, out=Q), "out shares memory with q"),
         (lambda: prefill(Q, K, K, out=np.zeros((2, 5, 4, 9), np.float32)), "out must have the shape of q"),
         (lambda: prefill(Q, K, K, algorithm="fast"), "algorithm must be one of"),
+        (lambda: prefill(Q, np.ma.array(K), K), "k is a masked array"),
         (lambda: prefill(Q.tolist(), K, K), "NumPy array or a PyTorch tensor, got list"),
     ],
 )
@@ -105,6 +106,10 @@ def test_tensors():
     with pytest.raises(InvalidValueError, match=r"pass q.detach\(\)"):
         prefill(q.requires_grad_(), k, k)
     q = q.detach()
+    with pytest.raises(InvalidValueError, match=r"layout torch.sparse_coo"):
+        prefill(q.to_sparse(), k, k)
+    with pytest.raises(NotSupportedError, match="q is on meta"):
+        prefill(q.to("meta"), k, k)
     with pytest.raises(InvalidValueError, match="k is numpy and q is torch"):
         prefill(q, k.numpy(), k)
     whole = torch.zeros(2, 12, 4, 8)

@@ -8,7 +8,7 @@ from attention_arrays import BACKENDS, KINDS, TORCH, bits, errors, give, heads_o
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpfront.attention import prefill
+from warpfront.attention import PagedKVCache, decode, prefill
 from warpfront.backend import settings as machine
 
 WINDOWS = (None, (3, 0), (5, 4), (None, 2), (0, None), (0, 0))
@@ -205,6 +205,20 @@ def test_tensors_and_arrays_agree():
     wanted, wanted_lse = prefill(q, k, v, return_lse=True)
     assert np.array_equal(out.numpy(), wanted)
     assert np.array_equal(lse.numpy(), wanted_lse)
+
+
+def test_arrays_of_ml_dtypes():
+    """bfloat16 without PyTorch."""
+    bfloat16 = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 of its own").bfloat16
+    arrays = [x.astype(bfloat16) for x in normal(4, (1, 30, 2, 16), (1, 40, 1, 16), (1, 40, 1, 16))]
+    out, lse = prefill(*arrays, return_lse=True)
+    assert out.dtype == bfloat16
+    judge(take(out)[0], take(lse)[0], [take(x)[0] for x in arrays], "bfloat16")
+    cache = PagedKVCache(8, 16, 1, 16, bfloat16)
+    one = cache.allocate()
+    cache.append(one, *arrays[1:])
+    found = decode(arrays[0][:, -1], cache, one)
+    assert np.abs(take(found) - take(prefill(arrays[0][:, -1:], *arrays[1:]))[:, 0]).max() < 1e-2
 
 
 def test_negative_strides_and_read_only_inputs():

@@ -67,6 +67,10 @@ def read(name: str, x: Any) -> Given:
     NotSupportedError
         A device array of another library than PyTorch.
     """
+    if isinstance(x, np.ma.MaskedArray):
+        raise InvalidValueError(
+            f"{name} is a masked array, whose mask would be ignored; pass its data and a bias of -inf"
+        )
     if isinstance(x, np.ndarray):
         size = x.itemsize
         return Given(
@@ -77,6 +81,8 @@ def read(name: str, x: Any) -> Given:
             raise InvalidValueError(
                 f"{name} records gradients, and there is no backward pass; pass {name}.detach()"
             )
+        if str(x.layout) != "torch.strided":
+            raise InvalidValueError(f"{name} is a tensor of layout {x.layout}; attention takes dense ones")
         if x.device.type not in ("cpu", "cuda"):
             raise NotSupportedError(f"{name} is on {x.device}; attention runs on the CPU and on CUDA devices")
         kind = str(x.dtype).removeprefix("torch.")

@@ -325,7 +325,7 @@ def check_dtype(dtype: str) -> None:
         raise NotSupportedError(
             f"quantised keys and values ({dtype}) have no kernel yet; use {', '.join(DTYPES)}"
         )
-    hint = '; convert with .astype("float32")' if dtype == "float64" else ""
+    hint = "; convert to float32" if dtype == "float64" else ""
     raise InvalidValueError(f"the element type must be {', '.join(DTYPES)}, got {dtype}{hint}")
 
 
