@@ -48,6 +48,11 @@ def test_the_faster_one_of_the_nearest_measurement_runs(table):
     assert _dispatch.prefill_choice(short, "auto", HOPPER).path.name == "triton"
     assert _dispatch.prefill_tile(PLAIN, (9, 0)) == FAST
     assert _dispatch.prefill_tile(short, (9, 0)) == SLOW
+    # Twice the length is near enough to rely on, more is not, nor is another kind of mask.
+    for length, path in ((8192, "cudnn"), (2048, "cudnn"), (8193, "triton"), (2047, "triton")):
+        other = replace(PLAIN, q_len=length, k_len=length, total_q=4 * length, total_k=4 * length)
+        assert _dispatch.prefill_choice(other, "auto", HOPPER).path.name == path
+    assert _dispatch.prefill_choice(replace(PLAIN, right=-1), "auto", HOPPER).path.name == "triton"
     # Another 16-bit type and a mask that was not measured take what is nearest; another head or device does not.
     assert _dispatch.prefill_tile(replace(PLAIN, dtype="float16", right=-1), (9, 0)) == FAST
     for other, cc in (

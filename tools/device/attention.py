@@ -200,6 +200,7 @@ def main():
         if not options.dry:
             section("repeats", check.repeats, options.device)
             section("containment", check.containment, options.device)
+            section("leak", check.leak, options.device)
             section("far_pages", check.far_pages, options.device)
         section("checks", finish_checks, running, options.out, seconds - (perf_counter() - STARTED))
         failed += [name for name, entry in done.get("checks", {}).items() if entry["exit"] not in (0, 5)]

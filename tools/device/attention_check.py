@@ -240,6 +240,25 @@ def containment(device):
     return "contained"
 
 
+def leak(device):
+    """Whether cuDNN lets a value that a row does not see reach it: what its path cannot promise."""
+    torch.manual_seed(1)
+    q, k, v = (torch.randn((1, 2, 256, 128), device=device, dtype=torch.bfloat16) for _ in range(3))
+    k[:, :, 150], v[:, :, 150] = float("nan"), float("nan")
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        again = [
+            torch.nn.functional.scaled_dot_product_attention(q, k[..., :], v, is_causal=True)
+            for _ in range(20)
+        ]
+    rows = torch.isnan(out).any(-1)[0, 0].nonzero()[:, 0].tolist()
+    same = all(torch.equal(out.view(torch.int16), other.view(torch.int16)) for other in again)
+    print(
+        f"cuDNN: NaN in key 150 reaches rows {rows[0] if rows else None} and on; repeats have the same bits: {same}"
+    )
+    return {"first_row": rows[0] if rows else None, "same_bits": same}
+
+
 def far_pages(device):
     """Pages whose element offsets pass 2^31: the last ones of a pool of more than 2^31 elements."""
     pages, page, g, d = 66_000, 128, 4, 64

@@ -208,10 +208,11 @@ CUDNN = Path(
 
 
 def _paths(problem: PrefillProblem, cc: tuple[int, int] | None) -> tuple[Path, ...]:
-    """Both paths, the faster one of the nearest measurement first."""
+    """Both paths, the faster one first; the own one where nothing within twice or half the length was measured."""
     row = None if cc is None else measured(problem, cc)
-    faster = row is not None and 0.0 < row.cudnn_us < row.triton_us
-    return (CUDNN, TRITON) if faster else (TRITON, CUDNN)
+    if row is None or not row.length <= 2 * problem.k_len <= 4 * row.length or row.kind != kind_of(problem):
+        return TRITON, CUDNN
+    return (CUDNN, TRITON) if 0.0 < row.cudnn_us < row.triton_us else (TRITON, CUDNN)
 
 
 def device_cc(tensor: Any) -> tuple[int, int]:
