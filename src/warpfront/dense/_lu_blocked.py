@@ -23,14 +23,14 @@ from warpfront.dense._lapack import Lapack, lapack
 
 __all__ = ["condition", "factor", "first_zero", "invert", "row_order", "share_jobs", "solve"]
 
-WHOLE = 256  # up to this order one call of getrf is the faster way
+WHOLE = 384  # up to this order one call of getrf is the faster way
 TINY = 64  # up to this order OpenBLAS never starts a second thread: holding it at one would cost more than the work
 RHS_BLOCK = 64  # right-hand sides of one job
 
 
 def block_width(n: int) -> int:
     """Columns of a block: wide enough for the product to run at speed, narrow enough to share the work."""
-    return 64 if n <= 1024 else 128 if n <= 4096 else 192
+    return 96 if n <= 1024 else 128 if n <= 4096 else 192
 
 
 def share_jobs(threads: int, jobs: Iterable[Callable[[], None]]) -> None:

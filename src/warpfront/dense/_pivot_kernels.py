@@ -220,6 +220,25 @@ def scaled_product(diagonal, pivots):
 
 
 @njit(cache=True, nogil=True)
+def determinant_unblocked(a, n):
+    """Check, factor with partial pivoting and multiply the pivots: `scaled_product`, with True; False for a closer look.
+
+    ``a``: real [n * n], column-major, overwritten.
+    """
+    nothing = a.dtype.type(0)
+    for i in range(n * n):
+        nothing += a[i] * 0
+    rows, cols = np.empty(n, np.int32), np.empty(n, np.int32)
+    if nothing != 0 or lu_unblocked(a, n, PARTIAL, rows, cols) >= 0:
+        return False, 0.0, 0.0, 0
+    diagonal = np.empty(n, a.dtype)
+    for k in range(n):
+        diagonal[k] = a[k + k * n]
+    sign, product, power = scaled_product(diagonal, rows)
+    return True, sign, product, power
+
+
+@njit(cache=True, nogil=True)
 def solve_unblocked(a, n, b, count, suspicion):
     """Check, factor with partial pivoting and solve in place for a few right-hand sides: one call for a small system.
 

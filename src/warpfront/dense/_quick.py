@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.dense._checks import WORKING, first_bad
-from warpfront.dense.factor import EXACT, DenseLU, factor_columns, matrix_threads
+from warpfront.dense.factor import EXACT, DenseLU, factor_columns, matrix_threads, valued
 
 __all__ = ["SUSPICION", "determined", "inverted", "solved", "suspicious"]
 
@@ -77,9 +77,15 @@ def inverted(a: Any) -> NDArray[Any] | None:
     return None if factor is None else factor.inv()
 
 
-def determined(a: Any) -> DenseLU | None:
-    """Return the factors of a matrix without a zero pivot, whatever its condition."""
-    if not _order(a):
+def determined(a: Any) -> tuple[Any, float, Any] | None:
+    """Sign, logarithm and value of the determinant of a matrix without a zero pivot, whatever its condition."""
+    n = _order(a)
+    if not n:
         return None
-    factor = factor_columns(a, "partial", matrix_threads(len(a)))
-    return factor if factor is not None and factor.column < 0 else None
+    if n <= EXACT and a.dtype.kind != "c":
+        from warpfront.dense import _pivot_kernels as kernels
+
+        plain, *product = kernels.determinant_unblocked(np.array(a, order="F").reshape(-1, order="F"), n)
+        return valued(a.dtype, *product) if plain else None
+    factor = factor_columns(a, "partial", matrix_threads(n))
+    return factor.scaled_product() if factor is not None and factor.column < 0 else None

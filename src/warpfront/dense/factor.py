@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -142,7 +143,8 @@ class DenseLU:
         if kind.kind != "c" and self.column_pivots is None:
             from warpfront.dense import _pivot_kernels as kernels
 
-            return self._value(*kernels.scaled_product(np.ascontiguousarray(self.lu.diagonal()), self.pivots))
+            diagonal = np.ascontiguousarray(self.lu.diagonal())
+            return valued(kind, *kernels.scaled_product(diagonal, self.pivots))
         diagonal = self.lu.diagonal().astype(np.complex128 if kind.kind == "c" else np.float64)
         size = np.abs(diagonal)
         swaps = [self.pivots] if self.column_pivots is None else [self.pivots, self.column_pivots]
@@ -155,14 +157,19 @@ class DenseLU:
         for first in range(0, mantissa.size, 512):
             product, shift = np.frexp(product * np.prod(mantissa[first : first + 512]))
             power += int(shift)
-        return self._value(sign, product, power)
+        return valued(kind, sign, product, power)
 
-    def _value(self, sign: Any, product: float, power: int) -> tuple[Any, float, Any]:
-        kind = self.lu.dtype
-        logarithm = float(np.log(product) + power * np.log(2.0))
-        with np.errstate(over="ignore", under="ignore"):
-            value = kind.type(sign * np.ldexp(product, max(-1_000_000, min(1_000_000, power))))
-        return kind.type(sign), logarithm, value
+
+def valued(kind: np.dtype[Any], sign: Any, product: float, power: int) -> tuple[Any, float, Any]:
+    """Return sign, logarithm and value, of type ``kind``, of ``sign * product * 2**power``."""
+    logarithm = math.log(product) + power * math.log(2.0)
+    if (
+        kind.itemsize >= 8 and kind.char != "F" and abs(power) < 1000
+    ):  # nothing overflows: the plain way is the fast one
+        return kind.type(sign), logarithm, kind.type(sign * math.ldexp(product, power))
+    with np.errstate(over="ignore", under="ignore"):
+        value = kind.type(sign * np.ldexp(product, max(-1_000_000, min(1_000_000, power))))
+    return kind.type(sign), logarithm, value
 
 
 def singular(column: int) -> SingularMatrixError:

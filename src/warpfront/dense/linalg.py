@@ -309,7 +309,7 @@ def _determinant(a: Any, device: dispatch.Device) -> Determinant:
         return found
     plain = determined(a)
     if plain is not None:
-        return _determinant_one(plain)
+        return _described(*plain, column=-1)
     given = working_matrix(a, 2, 3)
     matrices = given if given.ndim == 3 else given[None]
     members = each(
@@ -329,8 +329,11 @@ def _determinant(a: Any, device: dispatch.Device) -> Determinant:
 
 
 def _determinant_one(factor: DenseLU) -> Determinant:
-    sign, logarithm, value = factor.scaled_product()
-    flag = "singular" if factor.column >= 0 else "ok"
+    return _described(*factor.scaled_product(), column=factor.column)
+
+
+def _described(sign: Any, logarithm: float, value: Any, *, column: int) -> Determinant:
+    flag = "singular" if column >= 0 else "ok"
     if flag == "ok" and (value == 0 or not np.isfinite(value)):
         flag = "underflow" if value == 0 else "overflow"
-    return Determinant(value, sign, logarithm, flag, factor.column)
+    return Determinant(value, sign, logarithm, flag, column)
