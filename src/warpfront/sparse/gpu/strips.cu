@@ -70,20 +70,22 @@ struct StripScratch {
   PivotScratch<T> pivot;
 };
 
-template <typename T>
+// Eliminates a diagonal block, publishes it, announces it (the others wait for that), and only then writes D and pivots.
+template <typename T, typename Announce>
 WF_DEVICE void eliminate_block(T* block, int size, const T*, DirectScratch<T>& s, i32*, T* diagonal, i32* pivots,
-                               i32* stats, T* published) {
+                               i32* stats, T* published, const Announce& announce) {
   const int bad = direct_block<false, false>(block, kPitch, 0, size, T(0), s);
+  __syncwarp();
+  publish_direct(size, s, published);
+  announce();
   write_direct(s, 0, size, diagonal, pivots);
   const int k = lane_id();
   if (k < kStats) stats[k] = k == kFailed ? bad : k == kOnes || k == kPositive ? size : 0;
-  __syncwarp();
-  publish_direct(size, s, published);
 }
 
-template <typename T>
+template <typename T, typename Announce>
 WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T>& s, i32* order, T* diagonal,
-                               i32* pivots, i32* stats, T* published) {
+                               i32* pivots, i32* stats, T* published, const Announce& announce) {
   const int lane = lane_id();
   order[lane] = lane;
   if (lane < kStats) s.pivot.stats[lane] = lane == kFailed ? -1 : 0;
@@ -91,12 +93,12 @@ WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T
   // L is stashed above the diagonal until the last column has passed: a refused block is searched from its own values.
   if (direct_block<true, true>(block, kPitch, 0, size, rule[kDoubt], s.direct) < 0) {
     __syncwarp();
+    publish_direct(size, s.direct, published);
+    announce();
     settle_block(block, kPitch, 0, size, s.direct);
     write_direct(s.direct, 0, size, diagonal, pivots);
     const int positive = __popc(__ballot_sync(kFullMask, lane < size && s.direct.d.own[kLead + lane] > T(0)));
     if (lane < kStats) stats[lane] = lane == kFailed ? -1 : lane == kOnes ? size : lane == kPositive ? positive : lane == kNegative ? size - positive : 0;
-    __syncwarp();
-    publish_direct(size, s.direct, published);
   } else {
     eliminate_pivoted<kWarp>(block, kPitch, size, kPanel, size, rule, static_cast<DirectScratch<T>*>(nullptr), s.pivot, order,
                              diagonal, pivots);
@@ -108,6 +110,7 @@ WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T
     load_diagonal(s.direct.d, diagonal, pivots, size, lane);
     __syncwarp();
     publish_diagonal(s.direct.d, published);
+    announce();
   }
 }
 
@@ -247,12 +250,14 @@ __global__ void __launch_bounds__(kStripThreads)
       for (int k = 0; k < kPanel; ++k) block[k * kPitch + lane] = T(k == lane);
       __syncwarp();
     }
-    eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to);
+    eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to, [&] {
+      __syncwarp();
+      if (turn == 1 && lane == 0) signal_set(x.block_done + index, x.base + 1);
+    });
     __syncwarp();
   }
   if (index >= blocks || warp != 0) return;
   T* block = x.s + index * kBlockSize;
-  if (lane == 0) signal_set(x.block_done + index, x.base + 1);
   for (int k = 0; k < size; ++k)
     if (lane < size) x.panel[static_cast<i64>(k0 + k) * x.f.ld + k0 + lane] = lane == k ? T(1) : block[k * kPitch + lane];
   if (lane < size) block_pivots[2 * lane] += k0;
