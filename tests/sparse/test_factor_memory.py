@@ -94,3 +94,36 @@ def test_failing_subtree_among_good_ones():
     assert len(columns) == 1
     # the first failing pivot lies in the part of an offending row, and at or after all its descendants
     assert columns.pop() // 625 in {700 // 625, 2000 // 625, 3300 // 625}
+
+
+@pytest.mark.parametrize("structure", ["SPD", "S", "G"])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+def test_estimates_are_what_is_taken(structure, threads, dtype):
+    """Without delayed pivots the estimate made before the factorisation is what its buffers take, within 5 percent."""
+    for a in (laplacian_2d(12), laplacian_2d(90), sp.eye_array(30, format="csc")):
+        structure_of = (
+            {"SPD": "HPD", "S": "H"}.get(structure, structure) if dtype == np.complex128 else structure
+        )
+        solver = DirectSolver(a.astype(dtype), structure=structure_of, host_nthreads=threads).analyze()
+        estimates = solver.memory_estimates
+        solver.factorize()
+        assert solver.pivot_stats.delayed == 0
+        planned = estimates["total"] - estimates["indices"]
+        assert planned == pytest.approx(solver.report.factor.peak_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize("dims", [(200, 200), (22, 22, 22)])
+def test_peak_is_factor_and_active_blocks(dims):
+    """Nothing else above a tenth of them but the scaled values of A, for a factorisation without delayed pivots."""
+    lines = [
+        sp.diags_array([[-1.0] * (k - 1), [2.0] * k, [-1.0] * (k - 1)], offsets=[-1, 0, 1]) for k in dims
+    ]
+    a = lines[0]
+    for line in lines[1:]:
+        a = sp.kron(a, sp.eye_array(line.shape[0])) + sp.kron(sp.eye_array(a.shape[0]), line)
+    solver = DirectSolver(sp.csc_array(a), host_nthreads=2).analyze()
+    estimates = solver.memory_estimates
+    peak = solver.factorize().report.factor.peak_bytes
+    values = 8 * sp.tril(a).nnz
+    assert peak <= 1.1 * (estimates["factor"] + estimates["contribution_blocks"]) + values

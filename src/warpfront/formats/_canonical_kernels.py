@@ -12,7 +12,16 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["compare_with_transpose", "compress", "scatter_add", "sort_by_column", "sort_by_row", "sortedness"]
+__all__ = [
+    "compare_with_transpose",
+    "compress",
+    "gather_equal",
+    "scatter_add",
+    "sort_by_column",
+    "sort_by_row",
+    "sortedness",
+    "split_triangles",
+]
 
 ENTRY_MASK = 2**32 - 1
 
@@ -77,6 +86,55 @@ def compress(col_start, pairs, ptr, ind, value_map):  # type: ignore[no-untyped-
             value_map[pairs[k] & ENTRY_MASK] = slot
         ptr[j + 1] = slot + 1
     return slot + 1
+
+
+@njit(cache=True, nogil=True)
+def split_triangles(ptr, ind, symmetric, lower_ptr, lower_ind, to_lower, to_upper):  # type: ignore[no-untyped-def]
+    """Lower triangle of a sorted square CSC matrix, and the slot each entry of the matrix has in it; else -1.
+
+    `to_upper` is filled where the pattern is `symmetric`: entries of the upper triangle in the slots of their partners.
+    Columns come in order, so row i's entries right of the diagonal come as column i of the lower triangle stores them.
+    """
+    n = ptr.shape[0] - 1
+    slot = 0
+    for j in range(n):
+        lower_ptr[j] = slot
+        for p in range(ptr[j], ptr[j + 1]):
+            to_lower[p] = -1
+            if ind[p] >= j:
+                to_lower[p] = slot
+                lower_ind[slot] = ind[p]
+                slot += 1
+    lower_ptr[n] = slot
+    if symmetric:
+        cursor = lower_ptr[:n].copy()
+        for j in range(n):
+            for p in range(ptr[j], ptr[j + 1]):
+                i = ind[p]
+                to_upper[p] = -1
+                if i <= j:
+                    to_upper[p] = cursor[i]
+                    cursor[i] += 1
+
+
+@njit(cache=True, nogil=True)
+def gather_equal(lower_map, upper_map, values, lower, upper):  # type: ignore[no-untyped-def]
+    """`scatter_add` for both triangles; whether all sums are finite and the two agree to the bit."""
+    for s in range(lower.shape[0]):
+        lower[s] = 0
+        upper[s] = 0
+    for e in range(values.shape[0]):
+        s = lower_map[e]
+        if s >= 0:
+            lower[s] += values[e]
+        s = upper_map[e]
+        if s >= 0:
+            upper[s] += values[e]
+    agree = True
+    for s in range(lower.shape[0]):
+        # the difference of an infinity or a NaN and itself is not 0
+        agree = agree and lower[s] - upper[s] == 0 and lower[s] - lower[s] == 0
+    return agree
 
 
 @njit(cache=True, nogil=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from warpfront.errors import InvalidValueError, NotSupportedError, PatternChangedError
 from warpfront.formats.operand import Operand
 
-__all__ = ["Canonical", "SymmetryEvidence", "canonicalize", "symmetry"]
+__all__ = ["Canonical", "SymmetryEvidence", "canonicalize", "gather_if_equal", "symmetry", "triangles"]
 
 Triangle = Literal["all", "lower", "upper_as_lower", "lower_as_lower"]
 MAX_ENTRIES = 2**32 - 1
@@ -48,6 +49,19 @@ class Canonical:
     def nnz(self) -> int:
         """Number of slots."""
         return int(self.ind.shape[0])
+
+    @cached_property
+    def col(self) -> NDArray[np.int32]:
+        """Column of each slot, int32[nnz]."""
+        return np.repeat(np.arange(self.n_cols, dtype=np.int32), np.diff(self.ptr))
+
+    @cached_property
+    def diagonal(self) -> NDArray[np.int64] | None:
+        """Slots of the diagonal of a lower triangle, int64[n_cols]; None where an entry is not stored."""
+        begin = self.ptr[:-1]
+        if bool(np.any(begin == self.ptr[1:])) or not bool(np.all(self.ind[begin] == np.arange(self.n_cols))):
+            return None
+        return begin
 
     def gather(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values of the slots, dtype of `values`, from the caller's ``values[nnz_in]``."""
@@ -157,6 +171,43 @@ def canonicalize(operand: Operand, triangle: Triangle = "all") -> Canonical:
     if nnz < ind.shape[0]:
         ind = ind[:nnz].copy()
     return Canonical(n_rows, n_cols, ptr, ind, value_map, mirrored=triangle == "upper_as_lower")
+
+
+def triangles(full: Canonical, symmetric: bool) -> tuple[Canonical, Canonical | None]:
+    """Return the lower triangle of a square matrix; where its pattern is `symmetric` also the upper one, mirrored.
+
+    As `canonicalize` with ``"lower"`` and ``"upper_as_lower"`` does, from ``canonicalize(operand, "all")``.
+    """
+    from warpfront.formats._canonical_kernels import split_triangles
+
+    n = full.n_cols
+    ptr, ind = np.empty(n + 1, np.int64), np.empty(full.nnz, np.int32)
+    to_lower = np.empty(full.nnz, np.int64)
+    to_upper = np.empty(full.nnz if symmetric else 0, np.int64)
+    split_triangles(full.ptr, full.ind, symmetric, ptr, ind, to_lower, to_upper)
+    ind = ind[: ptr[n]].copy()
+    lower = Canonical(n, n, ptr, ind, to_lower[full.value_map])
+    return lower, Canonical(n, n, ptr, ind, to_upper[full.value_map], mirrored=True) if symmetric else None
+
+
+def gather_if_equal(lower: Canonical, upper: Canonical, values: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the values of the lower triangle where the upper one, mirrored, has the same and all are finite; or None.
+
+    Parameters
+    ----------
+    lower, upper : Canonical
+        Of one matrix, with the same slots (`triangles`).
+    values : float32, float64, complex64 or complex128 [nnz_in]
+        The caller's values in the caller's order.
+    """
+    from warpfront.formats._canonical_kernels import gather_equal
+
+    if values.shape != lower.value_map.shape:
+        return None
+    if not (values.flags.c_contiguous and values.flags.writeable):
+        values = values.copy()
+    out = np.empty(lower.nnz, values.dtype)
+    return out if gather_equal(lower.value_map, upper.value_map, values, out, np.empty_like(out)) else None
 
 
 def _column_major_pairs(

@@ -77,7 +77,7 @@ def _symmetric_scale(
     if scale is None or wanted == "equilibrate":
         return equilibrate(system.pattern, values), "symmetric equilibration", False
     pattern = system.pattern
-    col = np.repeat(np.arange(pattern.n_cols), np.diff(pattern.ptr))
+    col = pattern.col
     size = np.abs(values) * scale[pattern.ind] * scale[col]
     top = np.zeros(pattern.n_cols)
     np.maximum.at(top, pattern.ind, size)
@@ -153,7 +153,7 @@ class Factored(NamedTuple):
     stale: bool = False
 
 
-def _threads(settings: Settings) -> int:
+def host_threads(settings: Settings) -> int:
     asked = int(settings["host_nthreads"])
     return asked if asked > 0 else environment.threads()
 
@@ -174,7 +174,7 @@ def factor_options(system: System, symbolic: Any, settings: Settings, cholesky: 
     sign = settings["pivot_sign"]
     return FactorOptions(
         cholesky=cholesky,
-        threads=_threads(settings),
+        threads=host_threads(settings),
         pivot_threshold=settings["pivot_threshold"],
         zero_pivot=zero if scaled else min(zero, 4.5 * eps),
         pivot_epsilon=settings["pivot_epsilon"],
@@ -194,7 +194,7 @@ def factor_values(
     from warpfront.sparse.numeric.factorize import factorize
 
     dtype = factor_dtype(system, settings)
-    threads = _threads(settings)
+    threads = host_threads(settings)
     if system.structure == "G":
         buffers = kept[1] if kept is not None and kept[0] == (False, threads, dtype) else None
         lu = factor_lu(symbolic, values, settings, threads, buffers)

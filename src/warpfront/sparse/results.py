@@ -22,7 +22,7 @@ from warpfront.errors import (
 )
 from warpfront.sparse.general import raise_singular
 from warpfront.sparse.parameters import REFUSED, SETTINGS
-from warpfront.sparse.phases import factor_dtype
+from warpfront.sparse.phases import factor_dtype, host_threads
 from warpfront.sparse.solving import one_norm
 
 if TYPE_CHECKING:
@@ -131,19 +131,30 @@ def read_result(solver: DirectSolver, name: str) -> Any:
 
 
 def memory_estimates(solver: DirectSolver) -> dict[str, int]:
-    """Bytes planned: factor, contribution blocks of one thread, indices, and their sum."""
+    """Bytes planned: factor, contribution blocks of all threads, indices, what else is worked in, their sum.
+
+    All but the indices is what ``report.factor.peak_bytes`` will be, unless delayed pivots outgrow the plan. Small
+    indefinite systems get as much room for delayed pivots as for the factor.
+    """
     if solver._symbolic is None:
         raise NotAnalyzedError("memory_estimates before analyze()")
-    plan = solver._symbolic.plan
-    item = factor_dtype(solver._system, solver._settings).itemsize
-    factor = item * int(plan.panel_ptr[-1]) * (1 if solver._symbolic.general is None else 2)
-    stack = item * (solver._symbolic.stack_words + solver._symbolic.root_words)
-    index = sum(int(array.nbytes) for array in plan)
+    from warpfront.sparse.numeric.memory import NO_ROOM, planned_bytes, planned_room
+    from warpfront.sparse.numeric.run import walk_threads
+
+    symbolic, system = solver._symbolic, solver._system
+    general = symbolic.general is not None
+    cholesky = not general and system.positive
+    room = NO_ROOM if cholesky else planned_room(symbolic)
+    threads = walk_threads(symbolic, host_threads(solver._settings))
+    sizes = planned_bytes(symbolic, factor_dtype(system, solver._settings), threads, room)
+    factor, stack, peak = sizes["panel"] + sizes["upper"], sizes["stack"], sum(sizes.values())
+    index = sum(int(array.nbytes) for array in symbolic.plan)
     return {
         "factor": factor,
         "contribution_blocks": stack,
         "indices": index,
-        "total": factor + stack + index,
+        "work": peak - factor - stack,
+        "total": peak + index,
     }
 
 

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.errors import InvalidValueError, NonFiniteError
-from warpfront.formats.canonical import Canonical, SymmetryEvidence, canonicalize, symmetry
+from warpfront.formats.canonical import (
+    Canonical,
+    SymmetryEvidence,
+    canonicalize,
+    gather_if_equal,
+    symmetry,
+    triangles,
+)
 from warpfront.formats.operand import Operand, first_nonfinite, flat_values, read_operand
 
 __all__ = ["STRUCTURES", "VIEWS", "System", "positive_diagonal", "read_system"]
@@ -79,6 +86,10 @@ class System:
             or the diagonal of a Hermitian matrix is not real.
         """
         flat = _in_dtype(flat_values(self.operand, values), self.dtype)
+        if self.upper is not None and not self.hermitian:
+            equal = gather_if_equal(self.pattern, self.upper, flat)
+            if equal is not None:
+                return equal
         slots = _finite_gather(self.pattern, flat, self.whole)
         if self.structure == "G":
             return slots
@@ -253,8 +264,7 @@ def _both_triangles(operand: Operand, structure: str) -> System:
         structure, reason = _found(evidence, operand.dtype)
         if structure == "G":
             return System(operand, "G", reason, False, full, None, True)
-    pattern = canonicalize(operand, "lower")
-    upper = canonicalize(operand, "upper_as_lower") if evidence.pattern_symmetric else None
+    pattern, upper = triangles(full, evidence.pattern_symmetric)
     return System(operand, structure, reason, False, pattern, upper, True)
 
 
@@ -289,10 +299,7 @@ def positive_diagonal(pattern: Canonical, values: NDArray[Any]) -> bool:
     """Whether every diagonal entry of a lower triangle is stored and positive."""
     if pattern.n_cols == 0:
         return True
-    begin = pattern.ptr[:-1]
-    if bool(np.any(begin == pattern.ptr[1:])):
+    if pattern.diagonal is None:
         return False
-    return bool(
-        np.all((pattern.ind[begin] == np.arange(pattern.n_cols)) & (values[begin].real > 0))
-        and not (values.dtype.kind == "c" and np.any(values[begin].imag))
-    )
+    diagonal = values[pattern.diagonal]
+    return bool(np.all(diagonal.real > 0) and not (values.dtype.kind == "c" and np.any(diagonal.imag)))

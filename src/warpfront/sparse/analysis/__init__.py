@@ -20,7 +20,7 @@ def equilibrate(pattern: Canonical, values: NDArray[Any]) -> NDArray[np.float64]
     from warpfront.sparse.analysis.scaling import equilibrate_symmetric
 
     size = np.abs(values).astype(np.float64, copy=False)
-    return equilibrate_symmetric(pattern.n_cols, pattern.ptr, pattern.ind, size, iterations=2)
+    return equilibrate_symmetric(pattern.n_cols, pattern.ptr, pattern.ind, size, 2, pattern.col)
 
 
 def analyze(
@@ -69,7 +69,7 @@ def analyze(
             kept, mate = matched_pairs(pattern, values)
         else:
             scale = equilibrate(pattern, values)
-            scaled = np.abs(values) * scale[pattern.ind] * np.repeat(scale, np.diff(pattern.ptr))
+            scaled = np.abs(values) * scale[pattern.ind] * scale[pattern.col]
             mate = zero_diagonal_pairs(n, pattern.ptr, pattern.ind, scaled)
         pairs = int(np.count_nonzero(mate >= 0)) // 2
         if pairs:
@@ -84,7 +84,7 @@ def matched_pairs(pattern: Canonical, values: NDArray[Any]) -> tuple[NDArray[np.
     from warpfront.sparse.analysis.matching import symmetric_matching
 
     n = pattern.n_cols
-    col = np.repeat(np.arange(n, dtype=np.int32), np.diff(pattern.ptr))
+    col = pattern.col
     below = pattern.ind != col
     rows = np.concatenate([pattern.ind, col[below]])
     cols = np.concatenate([col, pattern.ind[below]])

@@ -6,7 +6,7 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["quotient", "symmetrise"]
+__all__ = ["expand_groups", "quotient", "symmetrise"]
 
 
 @njit(cache=True, nogil=True)
@@ -66,25 +66,60 @@ def symmetrise(n, ptr, ind):
 
 
 @njit(cache=True, nogil=True)
-def quotient(n_groups, xadj, adj, groups, weights, members):
+def quotient(n_groups, xadj, adj, groups):
     """CSC pattern of the quotient graph, strictly lower, unsorted, without duplicates.
 
-    ``members`` int32[n] lists the rows group by group, ``weights`` int32[n_groups] their numbers.
+    Returns ``(ptr, ind, weights, loose)``: ``weights`` int32[n_groups] are the numbers of rows; ``loose`` is the first
+    row that is no neighbour of the next row of its group, or -1.
     """
+    n = groups.size
+    start = np.zeros(n_groups + 1, np.int32)
+    for v in range(n):
+        start[groups[v] + 1] += 1
+    weights = start[1:].copy()
+    for g in range(n_groups):
+        start[g + 1] += start[g]
+    fill = start.copy()
+    members = np.empty(n, np.int32)
+    for v in range(n):
+        members[fill[groups[v]]] = v
+        fill[groups[v]] += 1
     ptr = np.zeros(n_groups + 1, np.int64)
     ind = np.empty(adj.size, np.int32)
     mark = np.full(n_groups, -1, np.int32)
     total = np.int64(0)
-    m = 0
+    loose = -1
     for g in range(n_groups):
-        for _ in range(weights[g]):
+        for m in range(start[g], start[g + 1]):
             v = members[m]
-            m += 1
+            following = members[m + 1] if m + 1 < start[g + 1] else v
+            joined = following == v
             for p in range(xadj[v], xadj[v + 1]):
                 h = groups[adj[p]]
+                joined = joined or adj[p] == following
                 if h > g and mark[h] != g:
                     mark[h] = g
                     ind[total] = h
                     total += 1
+            if not joined and loose < 0:
+                loose = v
         ptr[g + 1] = total
-    return ptr, ind[:total].copy()
+    return ptr, ind[:total].copy(), weights, loose
+
+
+@njit(cache=True, nogil=True)
+def expand_groups(perm, groups):
+    """Rows in the order of a permutation of their groups, those of one group ascending; int32."""
+    start = np.zeros(perm.size + 1, np.int32)
+    for v in range(groups.size):
+        start[groups[v]] += 1
+    total = 0
+    for k in range(perm.size):
+        g = perm[k]
+        total, start[g] = total + start[g], total
+    rows = np.empty(groups.size, np.int32)
+    for v in range(groups.size):
+        g = groups[v]
+        rows[start[g]] = v
+        start[g] += 1
+    return rows

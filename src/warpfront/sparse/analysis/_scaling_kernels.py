@@ -51,22 +51,21 @@ def power_bits(exponents, bits):
 
 
 @njit(cache=True, nogil=True)
-def symmetric_exponents(n, ptr, ind, k, iterations, e, row_top):
+def symmetric_exponents(n, ptr, ind, col, k, iterations, e, row_top):
     """Equilibrate a lower triangle; ``e`` int32[n] (zero on entry) receives the exponents of the scale.
 
     Invariant after the first sweep: every scaled exponent is at most 1, because an entry is at most both its
-    row maxima and each side takes away at least half of (maximum - 1). ``row_top`` int32[n] is work space.
+    row maxima and each side takes away at least half of (maximum - 1). ``row_top`` int32[n] is work space. ``col`` is
+    each entry's column, so that the sweeps need no loop over columns, whose ends no processor predicts.
     """
     for _ in range(iterations):
         for i in range(n):
             row_top[i] = ABSENT
-        for j in range(n):
-            top = ABSENT
-            for p in range(ptr[j], ptr[j + 1]):
-                t = k[p] + e[ind[p]] + e[j]
-                top = max(top, t)
-                row_top[ind[p]] = max(row_top[ind[p]], t)
-            row_top[j] = max(row_top[j], top)
+        for p in range(k.size):
+            i, j = ind[p], col[p]
+            t = k[p] + e[i] + e[j]
+            row_top[i] = max(row_top[i], t)
+            row_top[j] = max(row_top[j], t)
         done = True
         for j in range(n):
             step = row_top[j] >> 1
@@ -77,10 +76,10 @@ def symmetric_exponents(n, ptr, ind, k, iterations, e, row_top):
             return
     for i in range(n):
         row_top[i] = ABSENT
-    for j in range(n):
-        for p in range(ptr[j], ptr[j + 1]):
-            if ind[p] != j:
-                row_top[ind[p]] = max(row_top[ind[p]], k[p] + e[ind[p]] + e[j])
+    for p in range(k.size):
+        i, j = ind[p], col[p]
+        if i != j:
+            row_top[i] = max(row_top[i], k[p] + e[i] + e[j])
     # Raise what is still too small. When column j is reached, every i > j is final and every c < j untouched,
     # so row_top[j] is still the maximum left of the diagonal; below it the column is read afresh.
     for j in range(n - 1, -1, -1):

@@ -45,7 +45,7 @@ def adjacency(n: int, ptr: npt.NDArray[Any], ind: npt.NDArray[Any]) -> tuple[Int
 
 
 def compress(
-    n: int, xadj: Int64Array, adj: Int32Array, groups: npt.NDArray[Any]
+    n: int, xadj: Int64Array, adj: Int32Array, groups: npt.NDArray[Any], joined: bool = False
 ) -> tuple[int, Int64Array, Int32Array, Int32Array]:
     """Return the quotient graph in which each group of rows is one vertex.
 
@@ -55,6 +55,8 @@ def compress(
         Symmetric pattern.
     groups : int32[n]
         Group number of each row; the numbers used are exactly ``0..n_groups-1``.
+    joined : bool
+        Refuse groups of which a row is no neighbour of the group's next one: no postorder could keep those together.
 
     Returns
     -------
@@ -68,15 +70,20 @@ def compress(
     Raises
     ------
     InvalidValueError
-        ``groups`` has the wrong length, a negative number, or leaves a number out.
+        ``groups`` has the wrong length, a negative number, or leaves a number out; or (``joined``) rows that are no
+        neighbours.
     """
     from warpfront.sparse.analysis._graph_kernels import quotient, symmetrise
 
     groups = _checked_groups(n, groups)
-    weights = np.bincount(groups).astype(np.int32) if n else np.zeros(0, dtype=np.int32)
-    n_groups = int(weights.size)
-    members = np.argsort(groups, kind="stable").astype(np.int32)
-    q_ptr, q_ind = quotient(n_groups, xadj, adj, groups, weights, members)
+    n_groups = int(groups.max()) + 1 if n else 0
+    q_ptr, q_ind, weights, loose = quotient(n_groups, xadj, adj, groups)
+    if joined and loose >= 0:
+        same = np.flatnonzero(groups == groups[loose])
+        other = int(same[np.searchsorted(same, loose) + 1])
+        raise InvalidValueError(
+            f"groups[{loose}] = groups[{other}] = {groups[loose]}, but these rows are not neighbours"
+        )
     group_xadj, group_adj = symmetrise(n_groups, q_ptr, q_ind)
     return n_groups, group_xadj, group_adj, weights
 
@@ -96,9 +103,12 @@ def expand(perm_compressed: npt.NDArray[Any], groups: npt.NDArray[Any]) -> Int32
     int32[n]
         ``perm[k]`` is the k-th row.
     """
-    rank = np.empty(len(perm_compressed), dtype=np.int64)
-    rank[perm_compressed] = np.arange(len(perm_compressed))
-    return np.argsort(rank[groups], kind="stable").astype(np.int32)
+    from warpfront.sparse.analysis._graph_kernels import expand_groups
+
+    rows: Int32Array = expand_groups(
+        np.ascontiguousarray(perm_compressed, np.int32), np.ascontiguousarray(groups, np.int32)
+    )
+    return rows
 
 
 def pairs_to_groups(mate: npt.NDArray[Any]) -> Int32Array:

@@ -140,9 +140,8 @@ class _Search:
         self.groups = groups
         self.weights: npt.NDArray[np.int32] | None = None
         if groups is not None:
-            n_groups, group_xadj, group_adj, self.weights = compress(n, xadj, adj, groups)
+            n_groups, group_xadj, group_adj, self.weights = compress(n, xadj, adj, groups, joined=True)
             self.graph = (n_groups, group_xadj, group_adj)
-            _check_neighbours(xadj, adj, groups)
         self.trees: list[EliminationTree] = []
         self.candidates: list[OrderingCandidate] = []
 
@@ -234,18 +233,3 @@ def _checked_permutation(n: int, perm: npt.NDArray[Any] | None) -> npt.NDArray[n
         why = f"is outside [0, {n})" if bad[k] else "occurs twice"
         raise InvalidValueError(f"user_perm is no permutation: user_perm[{k}] = {given[k]} {why}")
     return given.astype(np.int32)
-
-
-def _check_neighbours(
-    xadj: npt.NDArray[np.int64], adj: npt.NDArray[np.int32], groups: npt.NDArray[Any]
-) -> None:
-    """Refuse groups whose consecutive rows are not joined: no postorder could keep those together."""
-    members = np.argsort(groups, kind="stable")
-    together = np.flatnonzero(np.asarray(groups)[members[1:]] == np.asarray(groups)[members[:-1]])
-    for row, other in zip(members[together].tolist(), members[together + 1].tolist(), strict=True):
-        begin, end = xadj[row], xadj[row + 1]
-        at = begin + np.searchsorted(adj[begin:end], other)
-        if at == end or adj[at] != other:
-            raise InvalidValueError(
-                f"groups[{row}] = groups[{other}] = {groups[row]}, but these rows are not neighbours"
-            )

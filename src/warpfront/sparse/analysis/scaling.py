@@ -21,7 +21,12 @@ Floats = NDArray[np.float64]
 
 
 def equilibrate_symmetric(
-    n: int, ptr: NDArray[np.int64], ind: NDArray[np.int32], values_abs: Floats, iterations: int = 3
+    n: int,
+    ptr: NDArray[np.int64],
+    ind: NDArray[np.int32],
+    values_abs: Floats,
+    iterations: int = 3,
+    col: NDArray[np.int32] | None = None,
 ) -> Floats:
     """Scale a symmetric matrix given by its lower triangle: ``diag(s) A diag(s)``.
 
@@ -37,6 +42,8 @@ def equilibrate_symmetric(
     iterations : int, default 3
         Sweeps of Ruiz's iteration at most, at least 1; they stop early once every row maximum lies in [0.5,
         2). The bounds hold for any number; more sweeps spread the scaling more evenly over the rows.
+    col : int32[nnz], optional
+        Column of each entry, where it is at hand.
 
     Returns
     -------
@@ -56,7 +63,10 @@ def equilibrate_symmetric(
 
     ptr, rows, k = _prepare(ptr, ind, values_abs, iterations, kernels)
     exponents = np.zeros(n, np.int32)
-    kernels.symmetric_exponents(n, ptr, rows, k, iterations, exponents, np.empty(n, np.int32))
+    col = np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr)) if col is None else col
+    kernels.symmetric_exponents(
+        n, ptr, rows, col.view(np.uint32), k, iterations, exponents, np.empty(n, np.int32)
+    )
     return _powers_of_two(exponents, kernels)
 
 

@@ -10,13 +10,23 @@ from numpy.typing import DTypeLike
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.plan import FactorState
 
-__all__ = ["NO_ROOM", "ROOT_AT", "Room", "allocate", "larger_room", "planned_room", "state_bytes"]
+__all__ = [
+    "NO_ROOM",
+    "ROOT_AT",
+    "Room",
+    "allocate",
+    "larger_room",
+    "planned_bytes",
+    "planned_room",
+    "state_bytes",
+]
 
 PANEL_COLUMNS = 34  # L D of one LDL^T panel and its candidates
 TILE_WORDS = 192 * 256
 WORK_ROWS = 256
 SMALL = 64  # as in _walk_kernels
 SYNC_WORDS = 96
+SPARE = 1 << 19
 
 
 ROOT_AT = 4  # entry of FactorState.limits
@@ -47,13 +57,18 @@ NO_ROOM = Room(0, 0, 0, 0, 0, 0)
 
 
 def planned_room(symbolic: Symbolic) -> Room:
-    """Room a factorisation with delayed pivots starts with: a tenth of the plan."""
+    """Room a factorisation with delayed pivots starts with: a tenth of the plan; up to SPARE words as much again.
+
+    A repeat costs a whole factorisation, and the few megabytes that most interior-point systems need do not.
+    """
     plan, n = symbolic.plan, symbolic.n
-    panel = int(plan.panel_ptr[-1]) // 10 + 8 * n // 10 + 1024
-    ind = int(plan.front_ptr[-1]) // 10 + n // 10 + 64
-    stack = symbolic.stack_words // 10 + 4096
-    root = symbolic.root_words // 10 + 1024
-    return Room(panel, ind, n // 5 + 64, stack, root, symbolic.max_front // 4 + 32)
+    panel, ind = int(plan.panel_ptr[-1]), int(plan.front_ptr[-1])
+    panel = max(panel // 10 + 8 * n // 10 + 1024, min(panel, SPARE))
+    ind = max(ind // 10 + n // 10 + 64, min(ind, SPARE // 8))
+    pivot = max(n // 5 + 64, min(n, SPARE // 8))
+    stack = max(symbolic.stack_words // 10 + 4096, min(symbolic.stack_words, SPARE // 8))
+    root = max(symbolic.root_words // 10 + 1024, min(symbolic.root_words, SPARE // 8))
+    return Room(panel, ind, pivot, stack, root, symbolic.max_front // 4 + 32)
 
 
 def larger_room(symbolic: Symbolic, state: FactorState, room: Room) -> Room:
@@ -68,10 +83,16 @@ def larger_room(symbolic: Symbolic, state: FactorState, room: Room) -> Room:
     def grown(old: int, asked: int) -> int:
         return 2 * asked if asked > old else old
 
+    panel = grown(room.panel, int(sync[team.PANEL_OVER]) - int(plan.panel_ptr[-1]))
+    ind = grown(room.ind, int(sync[team.IND_OVER]) - int(plan.front_ptr[-1]))
+    pivot = grown(room.pivot, int(sync[team.PIVOT_OVER]) - symbolic.n)
+    if (panel, ind, pivot) != (room.panel, room.ind, room.pivot):
+        # The walk stopped at the first of the three that was full; the others would be soon.
+        panel, ind, pivot = max(panel, 2 * room.panel), max(ind, 2 * room.ind), max(pivot, 2 * room.pivot)
     larger = Room(
-        grown(room.panel, int(sync[team.PANEL_OVER]) - int(plan.panel_ptr[-1])),
-        grown(room.ind, int(sync[team.IND_OVER]) - int(plan.front_ptr[-1])),
-        grown(room.pivot, int(sync[team.PIVOT_OVER]) - symbolic.n),
+        panel,
+        ind,
+        pivot,
         grown(room.stack, span + overlap - symbolic.stack_words) if overlap > 0 else room.stack,
         grown(room.root, int(sync[team.ROOT_OVER]) - int(state.limits[ROOT_AT]) - symbolic.root_words),
         grown(room.rows, int(state.node[:, 3].max()) - symbolic.max_front),
@@ -99,6 +120,24 @@ def allocate(
     general : bool
         With the arrays of an LU factorisation.
     """
+    shapes, limits = _layout(symbolic, threads, room, general)
+
+    def array(name: str) -> Any:
+        shape, kind = shapes[name]
+        make = np.zeros if name in _CLEARED else np.empty
+        return make(shape, dtype if kind is None else kind)
+
+    return FactorState(limits=np.array(limits, np.int64), **{name: array(name) for name in shapes})
+
+
+_CLEARED = ("diagonal", "kind", "node", "sync", "stats")
+_Shape = int | tuple[int, int]
+
+
+def _layout(
+    symbolic: Symbolic, threads: int, room: Room, general: bool
+) -> tuple[dict[str, tuple[_Shape, Any]], list[int]]:
+    """Shape of every array of a `FactorState` with its dtype (None: the factor's), and the limits."""
     plan, n = symbolic.plan, symbolic.n
     pivoting = room != NO_ROOM
     panel_end = int(plan.panel_ptr[-1]) + room.panel
@@ -108,36 +147,43 @@ def allocate(
     root = (symbolic.root_words + room.root + 7) & ~7
     rows = symbolic.max_front + room.rows
     work = SMALL * SMALL + (max(PANEL_COLUMNS * max(rows, SMALL), TILE_WORDS) if pivoting else 0)
-    limits = np.array(
-        [panel_end, ind_end, pivot_end, span, threads * span, threads * span + root, work, WORK_ROWS, rows],
-        np.int64,
-    )
-    nodes = symbolic.n_supernodes
-    empty = _Maker(dtype)
-    return FactorState(
-        values=empty.real(symbolic.pattern.nnz),
-        panel=empty.real(panel_end),
-        stack=empty.real(threads * span + root),
-        ind=np.empty(ind_end, np.int32),
-        diagonal=np.zeros(2 * pivot_end, dtype),
-        kind=np.zeros(pivot_end, np.int8),
-        node=np.zeros((nodes, 8), np.int64),
-        work=empty.real(threads * work),
-        work_map=np.empty(threads * rows, np.int32),
-        sync=np.zeros(SYNC_WORDS, np.int64),
-        stats=np.zeros((threads, 16), np.int64),
-        limits=limits,
-        upper=empty.real(panel_end if general else 0),
-        col=np.empty(ind_end if general else 0, np.int32),
-    )
+    limits = [
+        panel_end,
+        ind_end,
+        pivot_end,
+        span,
+        threads * span,
+        threads * span + root,
+        work,
+        WORK_ROWS,
+        rows,
+    ]
+    shapes: dict[str, tuple[_Shape, Any]] = {
+        "values": (symbolic.pattern.nnz, None),
+        "panel": (panel_end, None),
+        "stack": (threads * span + root, None),
+        "ind": (ind_end, np.int32),
+        "diagonal": (2 * pivot_end, None),
+        "kind": (pivot_end, np.int8),
+        "node": ((symbolic.n_supernodes, 8), np.int64),
+        "work": (threads * work, None),
+        "work_map": (threads * rows, np.int32),
+        "sync": (SYNC_WORDS, np.int64),
+        "stats": ((threads, 16), np.int64),
+        "upper": (panel_end if general else 0, None),
+        "col": (ind_end if general else 0, np.int32),
+    }
+    return shapes, limits
 
 
-class _Maker:
-    def __init__(self, dtype: DTypeLike) -> None:
-        self.dtype = dtype
-
-    def real(self, words: int) -> Any:
-        return np.empty(words, self.dtype)
+def planned_bytes(symbolic: Symbolic, dtype: DTypeLike, threads: int, room: Room) -> dict[str, int]:
+    """Bytes of each array of the `FactorState` that `allocate` makes."""
+    shapes, limits = _layout(symbolic, threads, room, symbolic.general is not None)
+    sizes = {
+        name: int(np.prod(shape)) * np.dtype(dtype if kind is None else kind).itemsize
+        for name, (shape, kind) in shapes.items()
+    }
+    return {**sizes, "limits": 8 * len(limits)}
 
 
 def state_bytes(state: FactorState) -> int:

@@ -12,9 +12,14 @@ from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.numeric.memory import NO_ROOM, ROOT_AT, Room, allocate, larger_room
 from warpfront.sparse.plan import FactorState
 
-__all__ = ["SMALL_FLOPS", "run_walk"]
+__all__ = ["SMALL_FLOPS", "run_walk", "walk_threads"]
 
 SMALL_FLOPS = 2e6  # below this a second thread costs more than it brings
+
+
+def walk_threads(symbolic: Symbolic, threads: int) -> int:
+    """Threads that a factorisation takes of those it may."""
+    return max(1, threads) if symbolic.flops > SMALL_FLOPS else 1
 
 
 def run_walk(
@@ -47,7 +52,7 @@ def run_walk(
     from warpfront.sparse.numeric import _team_kernels as team
     from warpfront.sparse.numeric import _walk_kernels as walk
 
-    threads = max(1, threads) if symbolic.flops > SMALL_FLOPS else 1
+    threads = walk_threads(symbolic, threads)
     while True:
         if state is None:
             state = allocate(symbolic, dtype, threads, room, general=symbolic.general is not None)
