@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-__all__ = ["CholeskyRule", "FactorState", "FrontPlan", "LdltRule", "LuRule", "Sides"]
+__all__ = [
+    "CholeskyRule",
+    "FactorState",
+    "FrontPlan",
+    "LdltRule",
+    "LuRule",
+    "Many",
+    "Matrix",
+    "Sides",
+    "Work",
+]
 
 Array = NDArray[Any]
 
@@ -69,7 +79,8 @@ class FactorState(NamedTuple):
     ind : int32
         Row indices of each front after pivoting.
     diagonal : float[2 * pivots]
-        D: at ``2k`` the diagonal entry, at ``2k + 1`` the subdiagonal one of a 2x2 pivot's first column.
+        D: at ``2k`` the diagonal entry, at ``2k + 1`` the subdiagonal one of a 2x2 pivot's first column. LL^T: at
+        ``2k`` the reciprocal of L's diagonal entry.
     kind : int8
         1: 1x1 pivot, 2 and 3: first and second column of a 2x2 pivot, 0: zero pivot.
     node : int64[nodes, 8]
@@ -206,7 +217,8 @@ class Sides(NamedTuple):
     node, diagonal, kind
         As in `FactorState`.
     forward_unit, backward_unit : int
-        1: the panel's triangle has a unit diagonal that is not read.
+        1: the panel's triangle has a unit diagonal that is not read; 0: it is divided by; 2: ``diagonal`` holds its
+        reciprocals at ``2k`` (LL^T).
     hermitian : int
         1: the backward side is conjugated: L^H for L^T, and D is Hermitian.
     """
@@ -221,3 +233,86 @@ class Sides(NamedTuple):
     forward_unit: int
     backward_unit: int
     hermitian: int
+
+
+class Matrix(NamedTuple):
+    """A symmetric or Hermitian matrix as refinement reads it.
+
+    Attributes
+    ----------
+    ptr, ind, values : int64[n+1], int32[nnz], [nnz]
+        Lower triangle by columns, unscaled.
+    sums : float64[n]
+        Row sums of |A|.
+    hermitian : int
+        1: Hermitian.
+    eps : float
+        Of the values' type.
+    """
+
+    ptr: Array
+    ind: Array
+    values: Array
+    sums: Array
+    hermitian: int
+    eps: float
+
+
+class Work(NamedTuple):
+    """What a solve on one thread needs besides factor and matrix.
+
+    Attributes
+    ----------
+    perm, scale : int32[n], float64[n] or empty
+        Order of elimination and symmetric scaling.
+    parts : int
+        Directions of a whole sweep, as in ``_sweep_kernels``.
+    x, y, owed, stored, stored_ptr, t
+        Of the sweeps: vectors, zeros[n], room for the roots of subtrees and its layout, scratch.
+    residual, size, other : [n]
+        Of the refinement.
+    """
+
+    perm: Array
+    scale: Array
+    parts: int
+    x: Array
+    y: Array
+    owed: Array
+    stored: Array
+    stored_ptr: Array
+    t: Array
+    residual: Array
+    size: Array
+    other: Array
+
+
+class Many(NamedTuple):
+    """What a solve for a block of right-hand sides needs besides factor and matrix; vectors are [n, lanes], flat.
+
+    Attributes
+    ----------
+    perm, scale, parts, stored_ptr
+        As in `Work`.
+    x, y, owed, stored, t, residual, size, other
+        As in `Work`, for every right-hand side; ``t`` has a row more.
+    sums : [5 lanes]
+        Scratch.
+    errors : float64[6 lanes]
+        Scratch.
+    """
+
+    perm: Array
+    scale: Array
+    parts: int
+    stored_ptr: Array
+    x: Array
+    y: Array
+    owed: Array
+    stored: Array
+    t: Array
+    residual: Array
+    size: Array
+    other: Array
+    sums: Array
+    errors: Array

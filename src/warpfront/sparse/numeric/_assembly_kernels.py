@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from warpfront.backend._intrinsics import conjugate_if, view
 from warpfront.backend.jit import njit
 
@@ -12,11 +14,17 @@ __all__ = ["add_block_columns", "child_map", "enter_a"]
 def enter_a(plan, values, s, panel, rows, delayed):
     """Put A's entries into the zeroed panel; local rows past the node's own columns move down by ``delayed``."""
     own = plan.node_ptr[s + 1] - plan.node_ptr[s]
-    for e in range(plan.a_ptr[s], plan.a_ptr[s + 1]):
-        i = plan.a_row[e]
-        if i >= own:
-            i += delayed
-        panel[i + plan.a_col[e] * rows] += values[plan.a_slot[e]]
+    begin = plan.a_ptr[s]
+    count = plan.a_ptr[s + 1] - begin
+    row, col, slot = (
+        view(plan.a_row, begin, count),
+        view(plan.a_col, begin, count),
+        view(plan.a_slot, begin, count),
+    )
+    for e in range(count):
+        i = row[e]
+        i = i + delayed if i >= own else i
+        panel[np.uint64(i + col[e] * rows)] += values[np.uint64(slot[e])]
 
 
 @njit(cache=True, nogil=True)
@@ -53,4 +61,4 @@ def add_block_columns(block, size, place, child_delayed, conj, target, ld, offse
             column = view(target, pj * ld, ld)
             rows = view(place, j, size - j)
             for i in range(size - j):
-                column[rows[i] - offset] += source[i]
+                column[np.uint64(rows[i] - offset)] += source[i]

@@ -33,6 +33,13 @@ LARGE = 160  # rows of a front from which blocks are DIAGONAL wide
 OUTER = 128  # columns of an LDL^T block: its update of the rest runs at full depth
 
 
+@njit(cache=True, nogil=True)
+def keep_reciprocals(panel, ld, full, d):
+    """Reciprocals of L's diagonal, for the solves: at ``2k``."""
+    for k in range(full):
+        d[2 * k] = d.dtype.type(1) / panel[k + k * ld]
+
+
 def eliminate(rule, plan, state, tid, team, s):
     """Factor the fully summed columns; returns the number eliminated, or -1 - column."""
 
@@ -82,6 +89,7 @@ def _eliminate_cholesky(rule, plan, state, tid, team, s):
                 Job(TRAIL, s, k0, k1, tiles_of(ld - k1, full - k1), tid, k1, full),
                 cost,
             )
+    keep_reciprocals(panel, ld, full, view(state.diagonal, 2 * state.node[s, PIVOT_AT], 2 * full))
     return full
 
 
@@ -174,6 +182,7 @@ def _eliminate_small_cholesky(rule, front, rows, full, root, work, ind, d, kind,
             a = view(front, after + k * rows, rows * rows - after - k * rows)
             c = view(front, after + after * rows, rows * rows - after - after * rows)
             update(rule.gemm, c, rows, a, rows, a, rows, True, rows - after, rows - after, width, True, False)
+    keep_reciprocals(front, rows, full, d)
     return full
 
 

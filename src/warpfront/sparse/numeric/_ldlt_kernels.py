@@ -32,16 +32,22 @@ WIDE = (
 
 
 @njit(cache=True, nogil=True)
-def _largest(x, begin, end, skip):
-    """First position of the largest |x[begin:end]| (position ``skip`` left out) and its size; (-1, 0) when empty."""
+def _largest(x, begin, end):
+    """Size of the largest |x[begin:end]|; 0 when empty. NaN does not count."""
     best = 0.0
-    where = -1
     for i in range(begin, end):
-        size = magnitude(x[i])
-        if size > best and i != skip:
-            best = size
-            where = i
-    return where, best
+        size = 1.0 * magnitude(x[i])
+        best = size if size > best else best
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _place_of(x, begin, end, size):
+    """First position in begin..end of an entry of this size."""
+    i = begin
+    while i < end and magnitude(x[i]) != size:
+        i += 1
+    return i
 
 
 @njit(cache=True, nogil=True)
@@ -95,8 +101,10 @@ def _choose(rule, x, y, rows, full, k, r, size, below):
     """
     akk = magnitude(x[k])
     arr = magnitude(y[r])
-    _, y_full = _largest(y, k, full, r)
-    _, y_below = _largest(y, full, rows, -1)
+    pivot, y[r] = y[r], 0.0  # left out of the three maxima that follow
+    inside, y_below = _largest(y, k + 1, full), _largest(y, full, rows)
+    y[r] = pivot
+    y_full, y_rest = max(magnitude(y[k]), inside), max(inside, y_below)
     y_all = max(y_full, y_below)
     if akk * y_full >= ALPHA * size * size and akk >= rule.threshold * below:
         return ONE, k
@@ -105,8 +113,7 @@ def _choose(rule, x, y, rows, full, k, r, size, below):
     if size > 0.0 and max(akk, arr) <= WIDE * size:
         ratio = (x[k] / x[r]) * (y[r] / conjugate_if(rule.hermitian, x[r]))
         determinant = magnitude(ratio - 1.0)
-        x_rest = max(_largest(x, k + 1, full, r)[1], _largest(x, full, rows, -1)[1])
-        y_rest = max(_largest(y, k + 1, full, r)[1], y_below)
+        x_rest = max(_largest(x, k + 1, r), _largest(x, r + 1, rows))
         limit = determinant * size / rule.threshold
         if (
             determinant > rule.cancelled
@@ -197,8 +204,8 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
         x = view(w, (k - begin) * ldw, rows)
         y = view(w, (k - begin + 1) * ldw, rows)
         _current(a, ld, rows, conj, w, ldw, begin, k, k, x)
-        r, size = _largest(x, k + 1, full, -1)
-        below = max(size, _largest(x, full, rows, -1)[1])
+        size = _largest(x, k + 1, full)
+        below = max(size, _largest(x, full, rows))
         akk = magnitude(x[k])
         choice, place = ONE, k
         largest = max(akk, below)
@@ -210,7 +217,8 @@ def ldlt_panel(rule, a, ld, rows, full, candidates, begin, force, w, ldw, ind, d
         elif not (akk >= ALPHA * size and akk >= rule.threshold * below):
             if rule.search == DIAGONAL_ONLY:
                 choice = ONE if akk > 0.0 and akk >= rule.threshold * below else NONE
-            elif r >= 0:
+            elif size > 0.0:
+                r = _place_of(x, k + 1, full, size)
                 _current(a, ld, rows, conj, w, ldw, begin, k, r, y)
                 choice, place = _choose(rule, x, y, rows, full, k, r, size, below)
             else:

@@ -9,6 +9,7 @@ import numpy as np
 
 from warpfront.backend._intrinsics import conjugate_if, magnitude
 from warpfront.backend.jit import njit
+from warpfront.sparse.solve._lanes_kernels import muladd
 
 __all__ = ["backward_errors", "permute_in", "permute_out", "row_sums", "symmetric_residual"]
 
@@ -22,16 +23,23 @@ def symmetric_residual(ptr, ind, values, hermitian, x, b, residual, size):
         size[i] = magnitude(b[i])
     for j in range(n):
         xj = x[j]
-        total = 0 * xj
-        total_size = magnitude(total)
-        for k in range(ptr[j], ptr[j + 1]):
-            i = ind[k]
+        xj_size = magnitude(xj)
+        total = x.dtype.type(0)
+        total_size = size.dtype.type(0)
+        first = ptr[j]
+        if first < ptr[j + 1] and ind[first] == j:
+            residual[j] = muladd(-values[first], xj, residual[j])
+            size[j] = muladd(magnitude(values[first]), xj_size, size[j])
+            first += 1
+        for k in range(first, ptr[j + 1]):
+            i = np.uint32(ind[k])
             a = values[k]
-            residual[i] -= a * xj
-            size[i] += magnitude(a) * magnitude(xj)
-            if i != j:
-                total += conjugate_if(hermitian, a) * x[i]
-                total_size += magnitude(a) * magnitude(x[i])
+            a_size = magnitude(a)
+            xi = x[i]
+            residual[i] = muladd(-a, xj, residual[i])
+            size[i] = muladd(a_size, xj_size, size[i])
+            total = muladd(conjugate_if(hermitian, a), xi, total)
+            total_size = muladd(a_size, magnitude(xi), total_size)
         residual[j] -= total
         size[j] += total_size
 
@@ -63,21 +71,23 @@ def backward_errors(residual, size, x, b, sums, eps):
     r_max, x_max, b_max, norm = 0.0, 0.0, 0.0, 0.0
     n = residual.size
     for i in range(n):
-        x_max = max(x_max, magnitude(x[i]))
-        norm = max(norm, sums[i])
+        x_size = 1.0 * magnitude(x[i])
+        x_max = x_size if x_size > x_max else x_max
+        norm = sums[i] if sums[i] > norm else norm
     rounding = 1000.0 * n * eps
     for i in range(n):
-        r = magnitude(residual[i])
-        if not (r < np.inf and size[i] < np.inf):
+        r = 1.0 * magnitude(residual[i])
+        scale = 1.0 * size[i]
+        if not (r < np.inf and scale < np.inf):
             return np.inf, np.inf
-        if r > 0.0:
+        r_max = r if r > r_max else r_max
+        b_size = 1.0 * magnitude(b[i])
+        b_max = b_size if b_size > b_max else b_max
+        if r > component * scale:  # seldom: what follows makes `scale` larger, if anything
             whole_row = sums[i] * x_max
-            scale = 1.0 * size[i]
-            if scale <= rounding * (whole_row + magnitude(b[i])):
-                scale += whole_row - magnitude(b[i])
+            if scale <= rounding * (whole_row + b_size):
+                scale += whole_row - b_size
             component = max(component, r / scale)
-        r_max = max(r_max, r)
-        b_max = max(b_max, magnitude(b[i]))
     whole = norm * x_max + b_max
     return component, (r_max / whole if r_max > 0.0 else 0.0)
 

@@ -6,17 +6,21 @@ the factor as its preconditioner: it still converges where the factor is of a pe
 
 from __future__ import annotations
 
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from warpfront.backend.cpu import run_jobs
 from warpfront.formats.canonical import Canonical
+from warpfront.sparse.plan import Many, Matrix
 from warpfront.sparse.solve.triangular import Sweeper
 
 __all__ = ["Operator", "Refinement", "Refiner", "SymmetricOperator"]
 
 Vector = NDArray[Any]
+GOOD_ENOUGH = 16  # componentwise error in units of eps at which nothing is corrected; as in _refined_kernels
 
 
 class Refinement(NamedTuple):
@@ -44,7 +48,10 @@ class Operator(Protocol):
     n: int
     dtype: np.dtype[Any]
     sums: NDArray[np.float64]
-    row_entries: int
+
+    @property
+    def row_entries(self) -> int:
+        """See above."""
 
     def residual(self, b: Vector, x: Vector, residual: Vector, size: Vector) -> None:
         """``residual = b - A x`` and ``size = |A| |x| + |b|``."""
@@ -69,8 +76,15 @@ class SymmetricOperator:
         self.dtype = values.dtype
         self._pattern, self._values, self._hermitian = pattern, values, hermitian
         self.sums = kernels.row_sums(pattern.ptr, pattern.ind, values)
-        lower = np.bincount(pattern.ind, minlength=self.n)
-        self.row_entries = int((lower + np.diff(pattern.ptr)).max(initial=0))
+        self.matrix = Matrix(
+            pattern.ptr, pattern.ind, values, self.sums, int(hermitian), float(np.finfo(values.dtype).eps)
+        )
+
+    @cached_property
+    def row_entries(self) -> int:
+        """Entries of the fullest row, or one more."""
+        pattern = self._pattern
+        return int((np.bincount(pattern.ind, minlength=self.n) + np.diff(pattern.ptr)).max(initial=0))
 
     def residual(self, b: Vector, x: Vector, residual: Vector, size: Vector) -> None:
         """``residual = b - A x`` and ``size = |A| |x| + |b|``."""
@@ -102,21 +116,95 @@ class Refiner:
         self._fgmres = fgmres
         n, dtype = operator.n, operator.dtype
         self.eps = float(np.finfo(dtype).eps)
-        self._good_enough = 8 * self.eps
+        self._good_enough = GOOD_ENOUGH * self.eps
         self._narrow = sweeper.dtype != dtype
         self.residual, self._next = np.empty((2, n), dtype)
         self.size = np.empty(n, np.finfo(dtype).dtype)
+        self._work = None
+        self._blocks: list[Many] = []
+        self._matrix: Any = getattr(operator, "matrix", None)
+        self._nothing = np.empty(0, dtype)
+        if isinstance(operator, SymmetricOperator) and not (fgmres or self._narrow):
+            self._work = sweeper.work(self.residual, self.size, self._next)
 
     def solve(self, b: Vector, x: Vector, steps: int) -> Refinement:
         """Write the solution of ``A x = b`` to ``x`` (both contiguous, [n]), after at most ``steps`` corrections.
 
         Stops early at a componentwise error of a few units in the last place, or when a step gains less than half.
         """
+        if self._alone:
+            return self._solve_at_once(b, x, steps)
         self.solve_unrefined(b, x)
         return self.improve(b, x, steps)
 
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether `solve_block` is there: a real symmetric matrix, refined by its residual, a factor of its type."""
+        return isinstance(self.operator, SymmetricOperator) and not (
+            self._fgmres
+            or self._narrow
+            or self.operator.dtype.kind == "c"
+            or self._sweeper is not self.sweeper
+        )
+
+    def solve_block(self, rhs: Vector, x: Vector, steps: int) -> Refinement:
+        """Write the solutions for the columns of ``rhs`` to ``x``, both [n, k], with the bits each has alone.
+
+        Threads take blocks of columns. The worst errors and the most steps are returned.
+        """
+        from warpfront.sparse.solve._lanes_kernels import LANES
+        from warpfront.sparse.solve._many_kernels import refined_many
+
+        sweeper, n, count = self._sweeper, self.operator.n, rhs.shape[1]
+        blocks = -(-count // LANES)
+        threads = min(max(1, sweeper.factor.options.threads), blocks)
+        while len(self._blocks) < threads:
+            self._blocks.append(sweeper.many(LANES))
+        plan, sides, matrix = sweeper.factor.symbolic.plan, sweeper.sides(), self._matrix
+        found = np.zeros((3, blocks * LANES))
+
+        def solve(begin: int) -> None:
+            width = min(LANES, count - begin)
+            work = self._blocks.pop()  # each thread takes one, for one block
+            b, y = np.zeros((n, LANES), x.dtype), np.empty((n, LANES), x.dtype)
+            b[:, :width] = rhs[:, begin : begin + width]
+            mine = found[:, begin : begin + LANES]
+            refined_many(
+                plan, sides, matrix, work, b.reshape(-1), y.reshape(-1), steps, mine[0], mine[1], mine[2]
+            )
+            x[:, begin : begin + width] = y[:, :width]
+            self._blocks.append(work)
+
+        run_jobs(threads, [partial(solve, block * LANES) for block in range(blocks)])
+        taken, component, whole = found.max(axis=1)
+        return Refinement(int(taken), float(component), float(whole))
+
+    @property
+    def _alone(self) -> bool:
+        return self._work is not None and self._sweeper is self.sweeper
+
+    def _solve_at_once(self, b: Vector, x: Vector, steps: int) -> Refinement:
+        """The same in one compiled call."""
+        from warpfront.sparse.solve._refined_kernels import refined_solve
+
+        sweeper = self._sweeper
+        taken, component, whole = refined_solve(
+            sweeper.factor.symbolic.plan,
+            sweeper.sides(),
+            self._matrix,
+            self._work,
+            b,
+            self._nothing,
+            x,
+            steps,
+        )
+        return Refinement(taken, component, whole)
+
     def solve_unrefined(self, b: Vector, x: Vector) -> None:
         """Write the plain solution to ``x``; no residual is computed."""
+        if self._alone:
+            self._solve_at_once(b, x, 0)
+            return
         self._correct(b, np.empty(0, x.dtype), x)
 
     def improve(self, b: Vector, x: Vector, steps: int) -> Refinement:

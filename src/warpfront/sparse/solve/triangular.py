@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from warpfront.backend.cpu import run_threads
 from warpfront.sparse.numeric.factorize import Factor
-from warpfront.sparse.plan import Sides
+from warpfront.sparse.plan import Many, Sides, Work
 
 __all__ = ["Sweeper"]
 
-SMALL_FACTOR = 150_000  # entries of L below which one thread solves alone
+SMALL_FACTOR = 1_000_000  # entries of L below which one thread solves alone
 FORWARD, DIAGONAL, BACKWARD = 1, 2, 4
 
 
@@ -76,6 +76,32 @@ class Sweeper:
             np.conjugate(self._y, out=self._y)
         vectors.permute_out(perm, scale, self._y, base, x)
 
+    def work(self, residual: NDArray[Any], size: NDArray[Any], other: NDArray[Any]) -> Work | None:
+        """Buffers for a refined solve on this thread alone; None where threads share the factor, or it is LU's."""
+        if self.threads > 1 or self.general is not None:
+            return None
+        parts = FORWARD | BACKWARD | (0 if self.factor.options.cholesky else DIAGONAL)
+        perm, scale = self._rows
+        return Work(
+            perm, scale, parts, self._x, self._y, self._owed, self._stored, self._stored_ptr, self._scratch,
+            residual, size, other,
+        )  # fmt: skip
+
+    def many(self, lanes: int) -> Many:
+        """Buffers for one block of ``lanes`` right-hand sides; of a symmetric factor."""
+        n, rows = self.factor.symbolic.n, int(self.factor.state.limits[8])
+        parts = FORWARD | BACKWARD | (0 if self.factor.options.cholesky else DIAGONAL)
+        perm, scale = self._rows
+
+        def vectors(rows: int) -> NDArray[Any]:
+            return np.empty(rows * lanes, self.dtype)
+
+        return Many(
+            perm, scale, parts, self._stored_ptr, vectors(n), vectors(n), np.zeros(n * lanes, self.dtype),
+            vectors(int(self._stored_ptr[-1])), vectors(rows + 1), vectors(n), vectors(n), vectors(n), vectors(5),
+            np.empty(6 * lanes),
+        )  # fmt: skip
+
     def permute_in(self, b: NDArray[Any], y: NDArray[Any], trans: str = "N") -> None:
         """``y = P^T S b``."""
         from warpfront.sparse.solve import _residual_kernels as vectors
@@ -94,7 +120,7 @@ class Sweeper:
         state, options = self.factor.state, self.factor.options
         lower, upper = (state.panel, state.ind, 1), (state.upper, state.col, 0)
         if self.general is None:
-            lower = upper = (state.panel, state.ind, 0 if options.cholesky else 1)
+            lower = upper = (state.panel, state.ind, 2 if options.cholesky else 1)
         elif trans != "N":
             lower, upper = upper, lower
         return Sides(
