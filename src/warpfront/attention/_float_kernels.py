@@ -22,6 +22,7 @@ __all__ = [
     "FLOAT32",
     "address",
     "exp_of",
+    "fma",
     "from_bfloat",
     "from_half",
     "sgemm_nn",

@@ -31,6 +31,7 @@ from warpfront.attention._float_kernels import (
     FLOAT32,
     address,
     exp_of,
+    fma,
     from_bfloat,
     from_half,
     sgemm_nn,
@@ -226,15 +227,21 @@ def set_aside(v, s, o, keys, rows, d):
 
 @njit(cache=True, nogil=True)
 def add_few(o, s, v, keys, rows, d):
-    """``O += P^T V`` by plain loops; a value whose weight is 0 is not touched."""
+    """``O += P^T V`` by plain loops, four keys at a time: an element of O is then loaded and stored a quarter as often."""
+    whole = keys // 4 * 4
     for i in range(rows):
         mine = view(o, i * d, d)
-        for j in range(keys):
-            p = s[j * ROWS + i]
-            if p != ZERO:
-                value = view(v, j * d, d)
-                for c in range(d):
-                    mine[c] += p * value[c]
+        for j in range(0, whole, 4):
+            a, b = s[j * ROWS + i], s[(j + 1) * ROWS + i]
+            c, e = s[(j + 2) * ROWS + i], s[(j + 3) * ROWS + i]
+            first, second = view(v, j * d, d), view(v, (j + 1) * d, d)
+            third, fourth = view(v, (j + 2) * d, d), view(v, (j + 3) * d, d)
+            for x in range(d):
+                mine[x] += fma(a, first[x], b * second[x]) + fma(c, third[x], e * fourth[x])
+        for j in range(whole, keys):
+            a, value = s[j * ROWS + i], view(v, j * d, d)
+            for x in range(d):
+                mine[x] = fma(a, value[x], mine[x])
 
 
 @njit(cache=True, nogil=True)
@@ -275,11 +282,11 @@ def accumulate(parts, keys, rows, d, some_hidden, gemm):
     v, s, o, shrink = parts[2], parts[3], parts[4], parts[8]
     if weigh(s, parts[5], parts[6], parts[7], shrink, parts[9], keys, -(-rows // LANES) * LANES):
         shrink_output(o, shrink, rows, d)
+    if some_hidden and not all_finite(v, keys * d):
+        set_aside(v, s, o, keys, rows, d)
     if rows <= FEW:
         add_few(o, s, v, keys, rows, d)
     else:
-        if some_hidden and not all_finite(v, keys * d):
-            set_aside(v, s, o, keys, rows, d)
         # BLAS adds up the keys of a call one after another, plain code for a narrow head does not.
         block = keys if d >= NARROW else SUMMED
         for first in range(0, keys, block):
