@@ -54,6 +54,7 @@ COMMANDS: dict[str, str] = {
     "explain": "warpfront.cli.explain:explain",
     "profile": "warpfront.cli.profile:profile",
     "cache": "warpfront.cli.cache:app",
+    "warmup": "warpfront.cli.warmup:warmup",
 }
 
 # First match wins.

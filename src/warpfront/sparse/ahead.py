@@ -3,7 +3,8 @@
 Numba compiles on one core. The kernels of the factorisation are as much work for the compiler as those of the
 analysis and of the solve together, and need nothing of their results: on a machine where nothing is compiled yet,
 `CompileAhead` starts a process that compiles them into the cache, on a matrix of order one. The first process loads
-them from there. If the second process fails, the first compiles for itself, as it would have anyway.
+them from there. Until it is known which factorisation it will be, the second process compiles the ordering. If it
+fails, the first compiles for itself, as it would have anyway.
 """
 
 from __future__ import annotations
@@ -184,7 +185,15 @@ def compile_solve() -> None:
     Refiner(Sweeper(factor), SymmetricOperator(symbolic.pattern, np.ones(1))).solve(b, x, 1)
 
 
+def compile_ordering() -> None:
+    """Compile the ordering that every analysis tries, on the graph of one vertex."""
+    from warpfront.sparse.analysis.amd import amd
+
+    amd(1, np.zeros(2, np.int64), np.zeros(0, np.int32))
+
+
 if __name__ == "__main__":
+    compile_ordering()  # while the first process finds out what the matrix is
     asked = sys.stdin.readline().strip()
     if asked:
         compile_factorization(asked)
