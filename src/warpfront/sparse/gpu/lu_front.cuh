@@ -107,6 +107,14 @@ struct alignas(2 * sizeof(T)) LuPair {
   T a, b;
 };
 
+// A row that lies in registers, with its first entry replaced, to shared memory.
+template <typename T>
+WF_DEVICE void store_row(LuPair<T>* to, T first, const T (&r)[kPanel]) {
+  to[0] = {first, r[1]};
+  WF_UNROLL
+  for (int j = 1; j < kPanel / 2; ++j) to[j] = {r[2 * j], r[2 * j + 1]};
+}
+
 // What a warp's elimination is told: `full` of the `rows` rows may hold pivots; `whole` as in lu_choose; `sure`: size above
 // which a diagonal entry needs no look at the tolerances.
 template <typename T>
@@ -139,6 +147,8 @@ WF_DEVICE int eliminate_lu_rows(T (&r)[kPanel], const LuShape<T>& shape, const L
     const T x = r[0], size = lu_size(x);
     const bool open = own && place >= k;
     const int diagonal = moved ? __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == k))) - 1 : k;
+    LuPair<T>* row = reinterpret_cast<LuPair<T>*>(upper + k * kPitch);
+    if (lane == diagonal) store_row(row, x, r);
     T pivot = __shfl_sync(kFullMask, x, diagonal);
     const T akk = lu_size(pivot);
     int chosen = diagonal, what = kTake;
@@ -160,11 +170,9 @@ WF_DEVICE int eliminate_lu_rows(T (&r)[kPanel], const LuShape<T>& shape, const L
       moved = moved || chosen != diagonal;
     }
     pivot = lu_count(counts, rule, what, pivot, all, k);
-    LuPair<T>* row = reinterpret_cast<LuPair<T>*>(upper + k * kPitch);
-    if (lane == chosen) {
-      row[0] = {pivot, r[1]};
-      WF_UNROLL
-      for (int j = 1; j < kPanel / 2; ++j) row[j] = {r[2 * j], r[2 * j + 1]};
+    if (chosen != diagonal || what != kTake) {
+      __syncwarp();
+      if (lane == chosen) store_row(row, pivot, r);
     }
     const T inverse = lu_inverse(what, pivot);
     if (lane == k) d = pivot;

@@ -7,7 +7,8 @@
 // reductions on bits and one fold of the warps' results; the diagonal's row is laid out before that, so a column costs one
 // barrier, and two more only where its diagonal entry does not do. A column without an acceptable pivot ends the panel and moves
 // behind the other candidates; what is left when a pass accepts nothing is forced (lu_front.cuh).
-// Barriers: zeroed | entries of A | lower half of the children (columns owned by warps) and upper half | each column: sizes,
+// Barriers: zeroed | entries of A | children added (columns, and rows of the upper half, owned by
+// warps) | each column: sizes,
 // the diagonal's row | rows' largest | the chosen row | panel stored | interchanges made | triangle inverted | rows of U | trailing
 // update | inverses and halves written out, before the next front of a subtree overwrites.
 #include "lu_pull.cuh"
@@ -77,12 +78,6 @@ WF_DEVICE bool eliminate_in_warp(T* a, int ld, const Front& f, const LuRule<T>& 
   return true;
 }
 
-template <typename T>
-WF_DEVICE void store_row(T* to, const T (&r)[kPanel]) {
-  WF_UNROLL
-  for (int j = 0; j < kPanel / 2; ++j) reinterpret_cast<LuPair<T>*>(to)[j] = {r[2 * j], r[2 * j + 1]};
-}
-
 // The search of a column whose diagonal entry does not do; `all` is the largest size in the column.
 template <int Threads, typename T>
 WF_DEVICE LuChoice choose_row(T akk, T size, T all, bool open, int k, bool force, const LuRule<T>& rule,
@@ -119,7 +114,7 @@ WF_DEVICE int lu_panel(T* a, int ld, int rows, int width, int k0, int end, bool 
     const T size = lu_size(r[0]);
     T all = lu_largest(i >= k && i < rows ? size : T(0));
     if (Threads > kWarp && lane == 0) s.largest[half][warp] = all;
-    if (i == k) store_row(s.line[half], r);
+    if (i == k) store_row(reinterpret_cast<LuPair<T>*>(s.line[half]), r[0], r);
     team_sync<Threads>();
     if (Threads > kWarp) all = lu_largest(lane < kWarps ? s.largest[half][lane] : T(0));
     const T* row = s.line[half];
@@ -131,7 +126,7 @@ WF_DEVICE int lu_panel(T* a, int ld, int rows, int width, int k0, int end, bool 
     }
     if (choice.place != k) {
       if (i == choice.place) {
-        store_row(s.other, r);
+        store_row(reinterpret_cast<LuPair<T>*>(s.other), r[0], r);
         WF_UNROLL
         for (int j = 0; j < kPanel; ++j) r[j] = row[j];
       }
@@ -321,8 +316,7 @@ WF_DEVICE void assemble_front(T* a, int ld, int padded, const Front& f, const Ch
     else a[entry.row * ld + entry.col] = values[~entry.slot];
   }
   team_sync<Threads>();
-  pull_half<Threads, false>(a, ld, f, children, maps, blocks);
-  pull_half<Threads, true>(a, ld, f, children, maps, blocks);
+  pull_halves<Threads>(a, ld, f, children, maps, blocks);
   team_sync<Threads>();
 }
 
