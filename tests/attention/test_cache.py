@@ -196,7 +196,8 @@ def test_no_memory_for_a_block_changes_nothing(monkeypatch):
 def test_the_pool_grows_and_shrinks(backend):
     cache = small(backend, num_pages=2048)
     assert cache.block_pages == 512
-    assert cache.resident_bytes == 0
+    least = cache.resident_bytes  # a GPU's launches want memory behind the first page at all times
+    assert least == (512 * cache.page_bytes if backend == "cuda" else 0)
     ids = cache.allocate(4)
     seen = []
     for one in ids:
@@ -218,7 +219,7 @@ def test_the_pool_grows_and_shrinks(backend):
     assert cache.resident_bytes == 2 * block  # the fork still uses it
     cache.free([twin, ids[3]])
     cache.trim()
-    assert cache.resident_bytes == cache.logical_bytes == 0
+    assert (cache.resident_bytes, cache.logical_bytes) == (least, 0)
     again = cache.allocate()[0]
     k, v = tokens(9, 1, 500, 2, 64)
     cache.append(again, give(backend, k), give(backend, v))
