@@ -80,6 +80,24 @@ def _montecarlo(_: str) -> None:
     price(European(strike=100, spot=100, rate=0.05, volatility=0.2, maturity=1), 2**12)
 
 
+def _attention(_: str) -> None:
+    """Prefill, pages, decode and RoPE; float16 and bfloat16 are one, as their bits."""
+    import numpy as np
+
+    from warpfront.attention import PagedKVCache, RotaryEmbedding, apply_rope, decode, merge_states, prefill
+
+    for dtype in ("float32", "float16"):
+        q = np.ones((1, 2, 2, 8), dtype)
+        rope = RotaryEmbedding(8)
+        prefill(q, q, q)
+        cache = PagedKVCache(2, 8, 2, 8, dtype)
+        one = cache.allocate()
+        cache.append(one, q, q, rope=rope)
+        cache.append(cache.fork(one[0]), q[:, 0], q[:, 0])
+        decode(apply_rope(q, np.zeros((1, 2), np.int64), rope)[:, -1], cache, one)
+        merge_states(q, np.zeros((1, 2, 2), np.float32))
+
+
 REAL, ANY, NONE = DTYPES[:2], DTYPES, ("float64",)
 # room -> what is compiled -> (its dtypes, the call)
 JOBS: dict[str, dict[str, tuple[tuple[str, ...], Callable[[str], None]]]] = {
@@ -89,6 +107,7 @@ JOBS: dict[str, dict[str, tuple[tuple[str, ...], Callable[[str], None]]]] = {
         "lu": (ANY, lambda dtype: _solver("G", dtype)),
     },
     "dense": {"lu": (ANY, _dense)},
+    "attention": {"all": (NONE, _attention)},
     "batched": {"solve": (REAL, _batched)},
     "graph": {"bfs": (NONE, _graph)},
     "image": {"edges": (NONE, _image)},
