@@ -50,6 +50,9 @@ def add_block_columns(block, size, place, child_delayed, conj, target, ld, offse
     Only the child's delayed columns can map out of order; their entries are mirrored into the lower triangle,
     conjugated where ``conj`` (a Hermitian matrix).
     """
+    tail = size  # from here on the rows are neighbours in the parent too
+    while tail > child_delayed and (tail == size or place[tail] == place[tail - 1] + 1):
+        tail -= 1
     for j in range(begin, end):
         pj = place[j] - offset
         source = view(block, j + j * size, size - j)
@@ -57,8 +60,14 @@ def add_block_columns(block, size, place, child_delayed, conj, target, ld, offse
             for i in range(size - j):
                 pi = place[j + i] - offset
                 target[max(pi, pj) + min(pi, pj) * ld] += conjugate_if(conj and pi < pj, source[i])
-        else:
-            column = view(target, pj * ld, ld)
-            rows = view(place, j, size - j)
-            for i in range(size - j):
-                column[np.uint64(rows[i] - offset)] += source[i]
+            continue
+        column = view(target, pj * ld, ld)
+        rows = view(place, j, size - j)
+        scattered = max(0, tail - j)
+        for i in range(scattered):
+            column[np.uint64(rows[i] - offset)] += source[i]
+        if scattered < size - j:
+            run = view(column, rows[scattered] - offset, size - j - scattered)
+            rest = view(source, scattered, size - j - scattered)
+            for i in range(size - j - scattered):
+                run[i] += rest[i]
