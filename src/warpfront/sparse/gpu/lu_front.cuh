@@ -129,75 +129,78 @@ WF_DEVICE LuShape<T> lu_shape(int rows, int full, int width, bool whole, const L
   return {rows, full, width, whole, whole || rule.epsilon < sure ? sure : rule.epsilon};
 }
 
-// One warp, lane i: row i of a matrix with at most 32 rows in r. Eliminates the columns before `width`. Rows stay where they
-// are; `place` says where each belongs. Column k of L goes to lower[k * pitch + lane], row k of U from its diagonal on to
+// State of one warp's elimination of a matrix with at most 32 rows; lane i holds row i in r. Rows stay where they are; `place`
+// says where each belongs. Column k of L goes to lower[k * pitch + lane], row k of U from its diagonal on to
 // upper[k * kPitch], 16-byte aligned. d: lane k's pivot. A column that leaves r at the front makes room at its end for one of
-// the inverse of L, whose rows change as the matrix's do: r comes back as the remaining columns, then the inverse's, by place.
-// A diagonal entry that all others of its column let pass costs a vote; only otherwise the largest is looked for.
-// Returns `width`, or the first column refused. pace() is called by all lanes once a column, between the row of U and its
-// readers: a warp barrier, or one that lets another warp follow.
-template <bool Force, typename T, typename Pace>
-WF_DEVICE int eliminate_lu_rows(T (&r)[kPanel], const LuShape<T>& shape, const LuRule<T>& rule, T* lower, int pitch, T* upper,
-                                int& place, T& d, LuCounts& counts, Pace pace) {
-  const int lane = lane_id();
-  const bool own = lane < shape.full, other = !own && lane < shape.rows;
-  bool moved = false;
-  place = lane, d = T(1);
-  for (int k = 0; k < shape.width; ++k) {
-    const T x = r[0], size = lu_size(x);
-    const bool open = own && place >= k;
-    const int diagonal = moved ? __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == k))) - 1 : k;
-    LuPair<T>* row = reinterpret_cast<LuPair<T>*>(upper + k * kPitch);
-    if (lane == diagonal) store_row(row, x, r);
-    T pivot = __shfl_sync(kFullMask, x, diagonal);
-    const T akk = lu_size(pivot);
-    int chosen = diagonal, what = kTake;
-    T all = akk;
-    if (!(__all_sync(kFullMask, akk > shape.sure && (!(open || other) || rule.share * size <= akk)))) {
-      const T top = lu_largest(open ? size : T(0));
-      all = nan_max(top, lu_largest(other ? size : T(0)));
-      const u32 at = lu_first(open, size, top, place);
-      const LuChoice choice = lu_choose(rule, akk, top, all, k, static_cast<int>(at), Force, shape.whole);
-      what = choice.what;
-      if (what == kRefuse) {
-        __syncwarp();
-        return k;
-      }
-      chosen = __ffs(static_cast<int>(__ballot_sync(kFullMask, own && place == choice.place))) - 1;
-      pivot = __shfl_sync(kFullMask, x, chosen);
-      if (lane == diagonal) place = choice.place;
-      if (lane == chosen) place = k;
-      moved = moved || chosen != diagonal;
-    }
-    pivot = lu_count(counts, rule, what, pivot, all, k);
-    if (chosen != diagonal || what != kTake) {
-      __syncwarp();
-      if (lane == chosen) store_row(row, pivot, r);
-    }
-    const T inverse = lu_inverse(what, pivot);
-    if (lane == k) d = pivot;
-    pace();
-    const T l = own ? (place > k ? x * inverse : T(0)) : other ? x * inverse : T(0);
-    if (lane < shape.rows) lower[k * pitch + lane] = l;
-    WF_UNROLL
-    for (int j = 0; j < kPanel / 2; ++j) {
-      const LuPair<T> u = row[j];
-      if (j > 0) r[2 * j - 1] = fma(-l, u.a, r[2 * j]);
-      r[2 * j] = fma(-l, u.b, r[2 * j + 1]);
-    }
-    r[kPanel - 1] = lane == chosen ? T(1) : -l;
-  }
-  __syncwarp();
-  return shape.width;
+// the inverse of L, whose rows change as the matrix's do: r ends as the remaining columns, then the inverse's, by place.
+template <typename T>
+struct LuWarp {
+  LuShape<T> shape;
+  LuRule<T> rule;
+  T *lower, *upper, d, inverse;
+  int pitch, place, chosen;
+  bool moved;
+  LuCounts counts;
+};
+template <typename T>
+WF_DEVICE LuWarp<T> lu_warp(const LuShape<T>& shape, const LuRule<T>& rule, T* lower, int pitch, T* upper) {
+  return {shape, rule, lower, upper, T(1), T(0), pitch, lane_id(), 0, false, {0, 0, 0, 0, -1, 0}};
 }
 
-// Barrier of the first `threads` threads that come to it; `id` 1 to 15.
-WF_DEVICE void pair_sync(int id, int threads) {
-#ifdef WARPFRONT_SIMT
-  simt::barrier_sync(id, threads);
-#else
-  asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
-#endif
+// Takes a pivot of column k and lays out its row of U; a barrier of all who read that row follows, then lu_apply. False: the
+// column is refused. A diagonal entry that all others of its column let pass costs a vote; only otherwise the largest is
+// looked for.
+template <bool Force, typename T>
+WF_DEVICE bool lu_take(LuWarp<T>& w, const T (&r)[kPanel], int k) {
+  const int lane = lane_id();
+  const bool own = lane < w.shape.full, other = !own && lane < w.shape.rows, open = own && w.place >= k;
+  const T x = r[0], size = lu_size(x);
+  const int diagonal = w.moved ? __ffs(static_cast<int>(__ballot_sync(kFullMask, own && w.place == k))) - 1 : k;
+  LuPair<T>* row = reinterpret_cast<LuPair<T>*>(w.upper + k * kPitch);
+  if (lane == diagonal) store_row(row, x, r);
+  T pivot = __shfl_sync(kFullMask, x, diagonal);
+  const T akk = lu_size(pivot);
+  int what = kTake;
+  T all = akk;
+  w.chosen = diagonal;
+  if (!__all_sync(kFullMask, akk > w.shape.sure && (!(open || other) || w.rule.share * size <= akk))) {
+    const T top = lu_largest(open ? size : T(0));
+    all = nan_max(top, lu_largest(other ? size : T(0)));
+    const u32 at = lu_first(open, size, top, w.place);
+    const LuChoice choice = lu_choose(w.rule, akk, top, all, k, static_cast<int>(at), Force, w.shape.whole);
+    what = choice.what;
+    if (what == kRefuse) return false;
+    w.chosen = __ffs(static_cast<int>(__ballot_sync(kFullMask, own && w.place == choice.place))) - 1;
+    pivot = __shfl_sync(kFullMask, x, w.chosen);
+    if (lane == diagonal) w.place = choice.place;
+    if (lane == w.chosen) w.place = k;
+    w.moved = w.moved || w.chosen != diagonal;
+  }
+  pivot = lu_count(w.counts, w.rule, what, pivot, all, k);
+  if (w.chosen != diagonal || what != kTake) {
+    __syncwarp();
+    if (lane == w.chosen) store_row(row, pivot, r);
+  }
+  w.inverse = lu_inverse(what, pivot);
+  if (lane == k) w.d = pivot;
+  return true;
+}
+
+// Subtracts the row of U that lu_take laid out, and moves r on.
+template <typename T>
+WF_DEVICE void lu_apply(const LuWarp<T>& w, T (&r)[kPanel], int k) {
+  const int lane = lane_id();
+  const bool below = lane < w.shape.full ? w.place > k : lane < w.shape.rows;
+  const T l = below ? r[0] * w.inverse : T(0);
+  if (lane < w.shape.rows) w.lower[k * w.pitch + lane] = l;
+  const LuPair<T>* row = reinterpret_cast<const LuPair<T>*>(w.upper + k * kPitch);
+  WF_UNROLL
+  for (int j = 0; j < kPanel / 2; ++j) {
+    const LuPair<T> u = row[j];
+    if (j > 0) r[2 * j - 1] = fma(-l, u.a, r[2 * j]);
+    r[2 * j] = fma(-l, u.b, r[2 * j + 1]);
+  }
+  r[kPanel - 1] = lane == w.chosen ? T(1) : -l;
 }
 
 // Inverse of a unit lower triangle of order size <= 32, one warp: lane c holds column c. entry(m, k), m > k, reads the

@@ -43,13 +43,21 @@ template <typename T>
 WF_DEVICE bool eliminate_in_warp(T* a, int ld, const Front& f, const LuRule<T>& rule, LuScratch<T, kWarp>& s,
                                  LuCounts& counts, const LuTarget<T>& to) {
   const int lane = lane_id();
-  T r[kPanel], d;
+  T r[kPanel];
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) r[k] = k < f.rows && lane < f.rows ? a[k * ld + lane] : T(0);
   __syncwarp();
-  int place;
-  const LuShape<T> shape = lu_shape(f.rows, f.width, f.width, true, rule);
-  if (eliminate_lu_rows<false>(r, shape, rule, a, ld, s.inverse, place, d, counts, [] { __syncwarp(); }) < f.width) return false;
+  LuWarp<T> w = lu_warp(lu_shape(f.rows, f.width, f.width, true, rule), rule, a, ld, s.inverse);
+  for (int k = 0; k < f.width; ++k) {
+    const bool taken = lu_take<false>(w, r, k);
+    __syncwarp();
+    if (!taken) return false;
+    lu_apply(w, r, k);
+  }
+  __syncwarp();
+  counts = w.counts;
+  const int place = w.place;
+  const T d = w.d;
   for (int k = 0; k < f.width; ++k) {
     const T l = lane < f.rows ? a[k * ld + lane] : T(0);
     __syncwarp();

@@ -13,7 +13,7 @@
 // Flags of a front: a word a diagonal block, a word a strip of side 0, a word a strip of side 1; epochs as in strips.cu.
 // Barriers of a panel: published block landed | rows formed, before S_p is overwritten | rows stored, before they are
 // announced and read | neighbours' rows landed | multiplied, before the next load overwrites them. Of a diagonal block:
-// each row of U, between its writer and the two warps that read it | inverses published, before they are announced.
+// loaded | each row of U, between its writer and the two warps that read it | inverses published, before they are announced.
 #include "lu_front.cuh"
 
 using namespace wf;
@@ -84,32 +84,25 @@ WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count) {
   __syncthreads();
 }
 
-// One warp: rows of U as they come, column by column of the inverse of U transposed and scaled; lane c holds column c.
+// One row of U further in the inverse of U transposed and scaled, one warp; lane c holds what is left of column c in y.
 template <typename T>
-WF_DEVICE void follow_block(int size, const T* upper, T* published, T* target, i64 ld) {
+WF_DEVICE void follow_row(T (&y)[kPanel], int k, int size, const T* upper, T* published, T* target, i64 ld) {
   const int lane = lane_id();
-  T y[kPanel];
+  const LuPair<T>* row = reinterpret_cast<const LuPair<T>*>(upper + k * kPitch);
+  const T v = y[0], pivot = row[0].a, scaled = pivot == T(0) ? T(0) : v * reciprocal(pivot);
+  published[k * kPanel + lane] = v;
+  if (lane < k) target[k * ld + lane] = v;
   WF_UNROLL
-  for (int j = 0; j < kPanel; ++j) y[j] = j == lane && j < size ? T(1) : T(0);
-  for (int k = 0; k < size; ++k) {
-    pair_sync(1, 2 * kWarp);
-    const LuPair<T>* row = reinterpret_cast<const LuPair<T>*>(upper + k * kPitch);
-    const T v = y[0], pivot = row[0].a, scaled = pivot == T(0) ? T(0) : v * reciprocal(pivot);
-    published[k * kPanel + lane] = v;
-    if (lane < k) target[k * ld + lane] = v;
-    WF_UNROLL
-    for (int j = 0; j < kPanel / 2; ++j) {
-      const LuPair<T> u = row[j];
-      if (j > 0) y[2 * j - 1] = fma(k + 2 * j < size ? -u.a : T(0), scaled, y[2 * j]);
-      y[2 * j] = fma(k + 2 * j + 1 < size ? -u.b : T(0), scaled, y[2 * j + 1]);
-    }
-    y[kPanel - 1] = T(0);
+  for (int j = 0; j < kPanel / 2; ++j) {
+    const LuPair<T> u = row[j];
+    if (j > 0) y[2 * j - 1] = fma(k + 2 * j < size ? -u.a : T(0), scaled, y[2 * j]);
+    y[2 * j] = fma(k + 2 * j + 1 < size ? -u.b : T(0), scaled, y[2 * j + 1]);
   }
-  for (int k = size; k < kPanel; ++k) published[k * kPanel + lane] = T(0);
+  y[kPanel - 1] = T(0);
 }
 
 // The diagonal block: eliminated and L inverted by one warp, U inverted by a second one right behind it; published,
-// announced, stored.
+// announced, stored. r: the first warp's rows, the second one's columns.
 template <typename T>
 WF_DEVICE void finish_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>& s, T* published, T* upper, T* diagonal,
                             i32* pivots, i32* stats) {
@@ -117,17 +110,23 @@ WF_DEVICE void finish_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
   const i64 ld = x.f.ld;
   T *block = x.s + index * kBlockSize, *panel = x.panel + k0 * ld + k0, *above = upper + k0 * ld + k0;
-  T r[kPanel], d = T(0);
-  int place = lane;
-  LuCounts c = {0, 0, 0, 0, -1, 0};
+  T r[kPanel];
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    r[k] = lane >= size || k >= size ? T(0) : warp == 0 ? block[k * kPitch + lane] : T(k == lane);
+  LuWarp<T> w = lu_warp(lu_shape(size, size, size, k0 + size == x.f.rows, rule), rule, block, kPitch, s.upper);
+  __syncthreads();
+  for (int k = 0; k < size; ++k) {
+    if (warp == 0) lu_take<true>(w, r, k);
+    __syncthreads();
+    if (warp == 0) lu_apply(w, r, k);
+    else if (warp == 1) follow_row(r, k, size, s.upper, published, above, ld);
+  }
+  const int place = w.place;
+  const T d = w.d;
+  const LuCounts& c = w.counts;
   if (warp == 0) {
-    WF_UNROLL
-    for (int k = 0; k < kPanel; ++k) r[k] = lane < size && k < size ? block[k * kPitch + lane] : T(0);
-    __syncwarp();
-    const LuShape<T> shape = lu_shape(size, size, size, k0 + size == x.f.rows, rule);
-    eliminate_lu_rows<true>(r, shape, rule, block, kPitch, s.upper, place, d, c, [] { pair_sync(1, 2 * kWarp); });
-    if (lane < size) s.order[place] = lane;
-    else s.order[lane] = lane;
+    s.order[lane < size ? place : lane] = lane;
     published[2 * kHalf + lane] = s.reciprocal[lane] = lane < size && d != T(0) ? reciprocal(d) : T(0);
     __syncwarp();
     WF_UNROLL
@@ -137,7 +136,7 @@ WF_DEVICE void finish_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>
       else published[kHalf + (size + j) * kPanel + place] = T(0);
     }
   } else if (warp == 1) {
-    follow_block(size, s.upper, published, above, ld);
+    for (int k = size; k < kPanel; ++k) published[k * kPanel + lane] = T(0);
   }
   __syncthreads();
   if (threadIdx.x == 0) signal_set(x.block_done + index, x.base + 1);
