@@ -37,7 +37,7 @@ from warpfront.backend import compile as compiling  # noqa: E402
 from warpfront.batched import _batched_cuda as plans  # noqa: E402
 
 CHECKS = ("memcheck", "racecheck", "synccheck", "initcheck")
-DRIVER_SIZES = [(1, 1), (3, 3), (8, 1), (8, 8), (16, 4), (17, 1), (32, 8)]
+DRIVER_SIZES = [(1, 1), (2, 3), (7, 1), (8, 8), (16, 4), (17, 2), (32, 1), (32, 8)]
 
 
 def compile_one(job):
@@ -179,6 +179,20 @@ def jobs_of(compiler):
     return [(p.source, p.expression, None, compiler) for p in made]
 
 
+def jobs_of_tests():
+    """What the device tests compile one after the other; here, all at once."""
+    from batched_backends import Simt
+
+    problems = [
+        (plans.BatchedProblem(method, n, nrhs, 12, dtype), variant)
+        for method in plans.METHODS
+        for dtype in plans.DTYPES
+        for n, nrhs in [*Simt.sizes, (16, 2)]
+        for variant in plans.VARIANTS
+    ]
+    return [(p.source, p.expression, None, "nvrtc") for p in (plans.plan(*problem) for problem in problems)]
+
+
 def check(out, quick):
     """Everything that may share the GPU. Quick: builds, the driver and the profiler only."""
     record = {"phase": "check"}
@@ -187,11 +201,14 @@ def check(out, quick):
     tests += ["-p", "no:cacheprovider", "tests/batched"]
     tool = which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     record["builds"] = build_all(jobs_of("nvrtc"))
-    running = start({"driver": this} if quick else {"pytest": tests, "driver": this}, out)
+    running = start({"driver": this}, out)
     if Path(tool).is_file() and not quick:
         options = ("--error-exitcode", "1", "--target-processes", "all")
         api = {"memcheck": ("--report-api-errors", "no")}
         running |= start({k: [tool, "--tool", k, *options, *api.get(k, ()), *this] for k in CHECKS}, out)
+    if not quick:
+        record["builds"] += build_all(jobs_of_tests())
+        running |= start({"pytest": tests}, out)
     record["builds"] += build_all(builds())
     running |= start(profiler(this), out)
     if which("nvcc") and not quick:

@@ -55,18 +55,13 @@ OPTIONS = compiling.CompileOptions(fma=False)
 # from the record of the H200.
 PACKED_LANES = {
     ("cholesky", 4): ((8, 4, 4), (32, 8, 8)),
-    ("cholesky", 8): ((8, 2, 4), (8, 8, 8), (16, 8, 8), (32, 8, 16)),
-    ("lu", 4): ((8, 4, 4), (8, 8, 8), (24, 8, 8), (32, 8, 16)),
-    ("lu", 8): ((8, 2, 4), (8, 8, 8), (16, 8, 8), (32, 8, 16)),
+    ("cholesky", 8): ((8, 2, 4), (16, 8, 8), (32, 8, 16)),
+    ("lu", 4): ((8, 4, 4), (32, 8, 8)),
+    ("lu", 8): ((8, 2, 4), (16, 8, 8), (32, 8, 16)),
 }
-# Blocks to fit a multiprocessor where bounding registers paid: (method, element bytes, lanes, single right-hand side)
-# -> (smallest n, largest n, blocks).
-RESIDENT = {
-    ("cholesky", 4, 8, True): (29, 32, 12),
-    ("cholesky", 4, 8, False): (29, 32, 12),
-    ("lu", 4, 16, True): (25, 32, 16),
-    ("lu", 4, 16, False): (25, 32, 16),
-}
+# Blocks to fit a multiprocessor where bounding registers pays: (method, element bytes, lanes) -> (smallest n, largest n,
+# blocks).
+RESIDENT = {("cholesky", 4, 8): (21, 32, 12)}
 
 
 @dataclass(frozen=True)
@@ -152,9 +147,9 @@ def packed_lanes(method: str, n: int, nrhs: int, itemsize: int) -> int:
     return next(lanes for most_n, most_nrhs, lanes in table if n <= most_n and nrhs <= most_nrhs)
 
 
-def resident_blocks(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> int:
+def resident_blocks(method: str, n: int, itemsize: int, lanes: int) -> int:
     """Return how many blocks are to fit a multiprocessor: the compiler keeps a lane's registers within that."""
-    least, most, blocks = RESIDENT.get((method, itemsize, lanes, nrhs == 1), (1, 0, 1))
+    least, most, blocks = RESIDENT.get((method, itemsize, lanes), (1, 0, 1))
     return blocks if least <= n <= most else 1
 
 
@@ -171,14 +166,15 @@ class Layout:
 def packed_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
     """Return how a packed kernel lays out its shared memory.
 
-    Rows are whole 16-byte chunks at a pitch of an odd number of chunks, or of a multiple of eight whose chunks
-    the kernel permutes: chunks of eight neighbouring rows meet no bank twice. The stride between systems
-    is the least for which lanes that read neighbouring elements of a row, all systems of the block together, meet
-    in the fewest banks.
+    Rows are whole 16-byte chunks at a pitch of an odd number of chunks, or (Cholesky, where shared memory bounds
+    the blocks) of a multiple of eight whose chunks the kernel permutes: chunks of eight neighbouring rows meet no
+    bank twice. The stride between systems is the least for which lanes that read neighbouring elements of a row, all
+    systems of the block together, meet in the fewest banks.
     """
     systems, chunk, banks = WARP // lanes, 16 // itemsize, 128 // itemsize
     chunks = -(-n // chunk)
-    pitch = (chunks if chunks % 8 == 0 else chunks | 1) * chunk
+    swizzled = method == "cholesky" and chunks % 8 == 0
+    pitch = (chunks if swizzled else chunks | 1) * chunk
     readers = [(k // lanes, k % lanes) for k in range(banks) if k // lanes < systems]
 
     def crowd(stride: int) -> int:
@@ -308,7 +304,7 @@ def _warp(
     lanes = WARP if variant == "warp" else lanes or packed_lanes(p.method, p.n, p.nrhs, itemsize)
     systems = WARP // lanes
     aligned = "true" if p.aligned else "false"
-    blocks = resident or resident_blocks(p.method, p.n, p.nrhs, itemsize, lanes)
+    blocks = resident or resident_blocks(p.method, p.n, itemsize, lanes)
     if variant == "packed":
         layout = packed_layout(p.method, p.n, p.nrhs, itemsize, lanes)
         tail = f"{aligned}, {blocks}, {stage or min(lanes, 8)}"

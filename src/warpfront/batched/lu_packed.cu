@@ -8,7 +8,7 @@
 // shifts the registers, so a loop over such blocks has constant registers. The matrix is first scaled by a power of two that
 // brings its largest |entry| near 1 (exact; 1 / largest would overflow below 2.94e-39); U is scaled back on its way out.
 //
-// Shared layout: `matrix` as in packed.cuh; `right` N x R; `line` pivot's and displaced row, two of each; `inverses` 1 / |diagonal of U|;
+// Shared layout: `matrix` as in packed.cuh (its pitch an odd number of chunks); `right` N x R; `line` pivot's and displaced row, two of each; `inverses` 1 / |diagonal of U|;
 // `pivots` where row k went; `order` which row of b has come to a position (several right-hand sides; a single one travels
 // with its row).
 //
@@ -275,56 +275,89 @@ WF_DEVICE void lu_finish(rows<K, T>& h, const places<T>& s, int g) {
   }
 }
 
-// Several right-hand sides: a lane has whole columns. Row of x takes its products in increasing k (down) or decreasing k.
-template <typename K, int Row, typename T>
-WF_DEVICE void lu_down(T (&x)[K::kN], const T* a) {
-  constexpr int V = K::kChunk;
-  WF_UNROLL
-  for (int first = 0; first < Row; first += V) {
-    T w[V];
-    unpack(load16(a + K::at(Row, first)), w);
+// Several right-hand sides: a lane has whole columns, and takes rows a block at a time. Down: x[0] is the block's first row;
+// what is done goes to `to`, the other rows take its products in increasing k and move up in the registers.
+template <typename K, int From, typename T>
+WF_DEVICE void lu_down(T (&x)[K::kWhole], const T* a, T* to, bool mine) {
+  constexpr int V = K::kChunk, kTo = From + K::kStage < K::kN ? From + K::kStage : K::kN, kWide = K::kWhole - From;
+  WF_UNROLL_N(1)
+  for (int j = From; j < kTo; j += V) {
+    const T* const corner = a + K::at(j, j);
+    T done[V], w[V];
     WF_UNROLL
-    for (int q = 0; q < V; ++q)
-      if (first + q < Row) x[Row] = sub(x[Row], mul(w[q], x[first + q]));
-  }
-  if constexpr (Row + 1 < K::kN) lu_down<K, Row + 1>(x, a);
-}
-template <typename K, int Row, typename T>
-WF_DEVICE void lu_up(T (&x)[K::kN], const places<T>& s, doubt<T>& doubts) {
-  constexpr int V = K::kChunk;
-  WF_UNROLL
-  for (int first = (K::kN - 1) / V * V; first >= Row / V * V; first -= V) {
-    T w[V];
-    unpack(load16(s.a + K::at(Row, first)), w);
+    for (int q = 0; q < V; ++q) {
+      done[q] = x[q];
+      if (!K::kAligned && j + q >= K::kN) continue;
+      unpack(load16(corner + q * K::kP), w);
+      WF_UNROLL
+      for (int p = 0; p < q; ++p) done[q] = sub(done[q], mul(w[p], done[p]));
+      if (mine) to[(j + q) * K::kR] = done[q];
+    }
     WF_UNROLL
-    for (int back = 0; back < V; ++back) {
-      const int k = first + V - 1 - back;
-      if (k > Row && k < K::kN) x[Row] = sub(x[Row], mul(w[V - 1 - back], x[k]));
-      if (k == Row) x[Row] = mul(over(x[Row], size_of(w[V - 1 - back]), s.inverse[Row], doubts), w[V - 1 - back] < T(0) ? T(-1) : T(1));
+    for (int r = V; r < kWide; ++r) {
+      if (r + K::kStage >= K::kN - From + V && j + r >= K::kN) continue;
+      unpack(load16(corner + r * K::kP), w);
+      x[r - V] = x[r];
+      WF_UNROLL
+      for (int q = 0; q < V; ++q) x[r - V] = sub(x[r - V], mul(w[q], done[q]));
     }
   }
-  if constexpr (Row > 0) lu_up<K, Row - 1>(x, s, doubts);
+  if constexpr (From + K::kStage < K::kN) lu_down<K, From + K::kStage>(x, a, to, mine);
 }
+
+// Up, from the last row on: the last registers are the block's rows. `Left`: rows, done ones taken off, at the stage's begin.
+template <typename K, int Left, typename T>
+WF_DEVICE void lu_up(T (&x)[K::kWhole], const places<T>& s, T* to, bool mine, T scale, doubt<T>& doubts) {
+  constexpr int V = K::kChunk, kLast = K::kWhole - V, kEnd = Left > K::kStage ? Left - K::kStage : 0;
+  WF_UNROLL_N(1)
+  for (int j = Left - V; j >= kEnd; j -= V) {
+    const T* const corner = s.a + K::at(j, j);
+    T w[V], done[V];
+    WF_UNROLL
+    for (int q = V - 1; q >= 0; --q) {
+      done[q] = T(0);
+      if (!K::kAligned && j + q >= K::kN) continue;
+      unpack(load16(corner + q * K::kP), w);
+      T value = x[kLast + q];
+      WF_UNROLL
+      for (int p = V - 1; p > q; --p)
+        if (K::kAligned || j + p < K::kN) value = sub(value, mul(w[p], done[p]));
+      done[q] = mul(over(value, size_of(w[q]), s.inverse[j + q], doubts), w[q] < T(0) ? T(-1) : T(1));
+      value = mul(done[q], scale);
+      doubts.poison = poisoned(doubts.poison, value);
+      if (mine) to[(j + q) * K::kR] = value;
+    }
+    WF_UNROLL
+    for (int d = 1; d <= Left - V; ++d) {
+      if (d > kEnd && d > j) continue;
+      unpack(load16(corner - d * K::kP), w);
+      T value = x[kLast - d];
+      WF_UNROLL
+      for (int q = V - 1; q >= 0; --q)
+        if (K::kAligned || j + q < K::kN) value = sub(value, mul(w[q], done[q]));
+      x[K::kWhole - d] = value;
+    }
+  }
+  if constexpr (kEnd > 0) lu_up<K, kEnd>(x, s, to, mine, scale, doubts);
+}
+
 template <typename K, typename T>
 WF_DEVICE void lu_sweeps(rows<K, T>& h, const places<T>& s, int g) {
-  T x[K::kExtra > 0 ? K::kExtra : 1][K::kN];
+  T x[K::kExtra > 0 ? K::kExtra : 1][K::kWhole];
   WF_UNROLL
-  for (int e = 0; e < K::kExtra; ++e) {
-    const int c = min_of(e * K::kG + g, K::kR - 1);
+  for (int e = 0; e < K::kExtra; ++e)
     WF_UNROLL
-    for (int k = 0; k < K::kN; ++k) x[e][k] = s.right[s.order[k] * K::kR + c];
-  }
+    for (int k = 0; k < K::kWhole; ++k)
+      x[e][k] = k < K::kN ? s.right[s.order[k < K::kN ? k : 0] * K::kR + min_of(e * K::kG + g, K::kR - 1)] : T(0);
   __syncwarp();
   WF_UNROLL
   for (int e = 0; e < K::kExtra; ++e) {
-    if constexpr (K::kN > 1) lu_down<K, 1>(x[e], s.a);
-    lu_up<K, K::kN - 1>(x[e], s, h.doubts);
+    const bool mine = e * K::kG + g < K::kR;
+    T* const to = s.right + min_of(e * K::kG + g, K::kR - 1);
+    lu_down<K, 0>(x[e], s.a, to, mine);
     WF_UNROLL
-    for (int k = 0; k < K::kN; ++k) {
-      const T value = mul(x[e][k], h.scale);
-      h.doubts.poison = poisoned(h.doubts.poison, value);
-      if (e * K::kG + g < K::kR) s.right[k * K::kR + e * K::kG + g] = value;
-    }
+    for (int k = 0; k < K::kWhole; ++k) x[e][k] = mine && k < K::kN ? to[(k < K::kN ? k : 0) * K::kR] : T(0);
+    lu_up<K, K::kWhole>(x[e], s, to, mine, h.scale, h.doubts);
   }
 }
 
@@ -337,6 +370,7 @@ __global__ void __launch_bounds__(32, Blocks)
               int* __restrict__ pivots, int* __restrict__ status, long long batch) {
   using namespace wf;
   typedef tile<T, N, R, G, P, S, Stage> K;
+  static_assert(!K::kSwizzled, "the sweeps go from row to row by the pitch");
   constexpr int kAll = K::kSystems;
   __shared__ __align__(16) T matrix[kAll * S];
   __shared__ __align__(16) T line[kAll * 4 * K::kLine];
