@@ -5,7 +5,6 @@ Numba compiles on one core and keeps what it made on disk; two processes on two 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -149,7 +148,6 @@ def _in_process(job: tuple[str, str, str]) -> Warmed:
         capture_output=True,
         text=True,
         check=False,
-        env=dict(os.environ),
     )
     lines = done.stderr.strip().splitlines()
     error = "" if done.returncode == 0 else (lines[-1] if lines else f"exit code {done.returncode}")
