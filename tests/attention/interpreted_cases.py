@@ -59,6 +59,8 @@ PREFILL = {
     "head of 80": {"d": 80, "right": 0},
     "descriptors": {"right": 0, "tile": prefilling.Tile(16, 16, 4, 1, True)},
     "descriptors, heads first": {"right": 0, "tile": prefilling.Tile(16, 16, 4, 1, True), "heads_first": True},
+    "one loop": {"right": 0, "tile": prefilling.Tile(16, 16, 4, 1, False, True), "poison": True},
+    "one loop, window": {"left": 20, "right": 3, "tile": prefilling.Tile(16, 16, 4, 1, True, True)},
     "unequal tiles": {"right": 0, "tile": prefilling.Tile(32, 16, 4, 1)},
     "not finite": {"right": 0, "poison": True},
     "not finite, half precision": {"right": 0, "poison": True, "dtype": "float16"},
@@ -70,7 +72,7 @@ PREFILL = {
 }  # fmt: skip
 
 
-PREFILL_NOW = ("half precision", "window around", "bias, cap, causal", "more queries than keys", "one query",
+PREFILL_NOW = ("half precision", "window around", "bias, cap, causal", "more queries than keys", "one query", "one loop, window",
                "descriptors, heads first", "not finite, window")  # fmt: skip
 
 

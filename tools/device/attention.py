@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT / "src"))
 if "--dry" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"
 
+import attention_measure as measure  # noqa: E402
 import attention_time as times  # noqa: E402
 
 STARTED = perf_counter()
@@ -54,7 +55,7 @@ def correctness(options, seconds):
     jobs += [("prefill_case", f"prefill {name}", more) for name, more in check.prefill_options()]
     jobs = [(*job, options.device) for job in (jobs[2::16] if options.dry else jobs)]
     found, wrong, started = {}, [], perf_counter()
-    pool = ProcessPoolExecutor(2 if options.dry else 8, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(2 if options.dry else 12, mp_context=get_context("spawn"))
     futures = {pool.submit(judge, job): job[1] for job in jobs}
     try:
         for future in as_completed(futures, timeout=seconds):
@@ -142,6 +143,41 @@ def finish_checks(running, out, seconds):
     return results
 
 
+def descriptors(options):
+    """Each variant by descriptor on a long causal problem, in a process of its own: one that hangs costs its process."""
+    if options.dry:
+        return {}
+    found, running = {}, {}
+    for index in range(len(measure.DESCRIPTOR_TILES)):
+        command = [sys.executable, str(Path(__file__).resolve()), "--only", str(index)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        running[index] = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+    end = perf_counter() + 40
+    for index, process in running.items():
+        try:
+            text = process.communicate(timeout=max(1.0, end - perf_counter()))[0]
+            found[index] = (process.returncode, text.strip().splitlines()[-1:])
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            found[index] = ("did not come back", [])
+        print(f"by descriptor {measure.DESCRIPTOR_TILES[index]}: {found[index]}", flush=True)
+    return found
+
+
+def one_descriptor(index):
+    import torch
+
+    tile = measure.prefilling.Tile(*measure.DESCRIPTOR_TILES[index], True)
+    tensors = measure.CAUSAL.tensors("cuda")
+    call = measure.runner(measure.CAUSAL, tile, tensors)
+    call()
+    torch.cuda.synchronize()
+    print(times.rate(measure.CAUSAL, measure.quick(call)))
+
+
 def driver():
     """Every kernel on small problems, for compute-sanitizer."""
     import attention_check as check
@@ -165,6 +201,8 @@ def main():
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--tune", choices=("flagship", "all"), default="flagship")
     parser.add_argument("--cuts", action="store_true", help="also try other ways of cutting sequences")
+    parser.add_argument("--built", action="store_true", help="the check phase has compiled the variants")
+    parser.add_argument("--only", default="", help="run one variant by descriptor, in this process")
     parser.add_argument(
         "--flex", action="store_true", help="also FlexAttention, whose compilation takes half a minute"
     )
@@ -173,6 +211,9 @@ def main():
     options = parser.parse_args()
     if options.driver:
         driver()
+        return 0
+    if options.only:
+        one_descriptor(int(options.only))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     import torch
@@ -196,12 +237,14 @@ def main():
 
         seconds = options.seconds or 145
         running = {} if options.dry else start_checks(options.out)
-        section("correctness", correctness, options, seconds - 50)
+        section("correctness", correctness, options, seconds - 45)
         if not options.dry:
             section("repeats", check.repeats, options.device)
             section("containment", check.containment, options.device)
             section("leak", check.leak, options.device)
             section("far_pages", check.far_pages, options.device)
+        section("descriptors", descriptors, options)
+        section("build", times.build, options, seconds - 15 - (perf_counter() - STARTED))
         section("checks", finish_checks, running, options.out, seconds - (perf_counter() - STARTED))
         failed += [name for name, entry in done.get("checks", {}).items() if entry["exit"] not in (0, 5)]
     else:

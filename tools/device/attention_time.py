@@ -28,6 +28,7 @@ def build(options, seconds):
         else []
     )
     jobs += [(case, tile) for case in prefills for tile in measure.prefill_tiles(case)]
+    print(f"compiling {len(jobs)} variants", flush=True)
     done = measure.compile_all([(options.cc, *job) for job in jobs], seconds)
     bad = [entry for entry in done if entry[3]]
     print(f"compiled {len(done)} variants, {len(bad)} refused", flush=True)
@@ -95,7 +96,7 @@ def contenders(options, case, tensors, tile):
     calls = {"triton": measure.runner(case, tile, tensors)}
     if not paged:
         calls["auto"] = against.public(case, tensors)
-    for backend in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION"):
+    for backend in ("CUDNN_ATTENTION", "FLASH_ATTENTION"):
         if paged or case.left < 0:
             calls[backend] = (against.dense_decode if paged else against.sdpa)(case, tensors, backend)
     found = {}
@@ -108,13 +109,13 @@ def contenders(options, case, tensors, tile):
     return found
 
 
-def peers(options, cases, tiles, deadline, rounds=10):
+def peers(options, cases, tiles, deadline, found, rounds=10):
     """Ours beside torch's backends, interleaved; twice, so that dispatch already knows the first times."""
     import attention_check as check
     import attention_record as record
     import torch
 
-    samples, errors = {}, {}
+    samples, errors = found
     for case in cases:
         if perf_counter() > deadline or case.name not in tiles:
             print(
@@ -147,7 +148,7 @@ def peers(options, cases, tiles, deadline, rounds=10):
         tensors = calls = None
         if not options.dry:
             torch.cuda.empty_cache()
-    return samples, errors
+    return len(samples)
 
 
 def flex(options, cases, tiles, samples):
@@ -188,25 +189,26 @@ def leave(options, prefills, decodes, tiles, samples, errors):
 
 
 def timing(options, section, done, started):
-    """The time phase: tune, compare, write."""
+    """The time phase: tune, compare, write; the rows that matter most first."""
     import attention_record as record
 
     prefills, decodes = tune_cases(options)
-    seconds = options.seconds or 80
-    end = started + seconds
-    section("build", build, options, seconds * 0.45)
-    section("prefill", tune, options, prefills, measure.prefill_tiles, end - 30, rate)
+    end = started + (options.seconds or 60)
+    if not options.built:
+        section("build", build, options, (end - perf_counter()) * 0.45)
     section("decode", tune, options, decodes, measure.decode_tiles, end - 20, bandwidth)
+    section("prefill", tune, options, prefills, measure.prefill_tiles, end - 25, rate)
     tiles = {
         name: record.tile_of(rows[0][1], False) for name, rows in (done.get("prefill") or {}).items() if rows
     }
     common = record.common_tile(done.get("decode") or {}, decodes)
     tiles |= {case.name: common for case in decodes if common}
-    section("peers", peers, options, (*decodes, *prefills), tiles, end - 5)
-    samples, errors = done.get("peers") or ({}, {})
-    section("leave", leave, options, prefills, decodes, tiles, samples, errors)
-    if not options.dry and options.flex:
-        section("flex", flex, options, measure.FLAGSHIP, tiles, samples)
-        section("leave", leave, options, prefills, decodes, tiles, samples, errors)
+    found = ({}, {})
+    for name, cases in (("peers", (*decodes, *prefills[:2])), ("more_peers", prefills[2:])):
+        section(name, peers, options, cases, tiles, end - 5, found)
+        section("leave", leave, options, prefills, decodes, tiles, *found)
+    if not options.dry and options.flex and perf_counter() < end - 15:
+        section("flex", flex, options, measure.FLAGSHIP, tiles, found[0])
+        section("leave", leave, options, prefills, decodes, tiles, *found)
     if options.cuts:
         section("cuts", tune, options, measure.cut_cases(), measure.cut_tiles, end + 5, bandwidth)

@@ -2,7 +2,9 @@
 
 CUDA's virtual memory management maps physical granules (2 MiB on today's devices) into a reserved range. Blocks of pages
 need not end where granules do, so each granule counts the blocks that lie in it; it is mapped with the first and unmapped
-with the last. Addresses never change: kernels, CUDA graphs and tensors keep theirs while the pool grows and shrinks.
+with the last. The first page is always mapped: a lane of a kernel that has nothing to load points there, and even a copy
+of no bytes wants a valid address. Addresses never change: kernels, CUDA graphs and tensors keep theirs while the pool
+grows and shrinks.
 """
 
 from __future__ import annotations
@@ -148,17 +150,15 @@ class DeviceStorage:
         ranges = [_Range(device, self._bytes, dtype, shape) for _ in range(2)]
         self.granule_bytes = ranges[0].granule_bytes
         self._granules = [Granules(r, self.granule_bytes) for r in ranges]
-        self.k, self.v = (self._tensor(r, g, dtype) for r, g in zip(ranges, self._granules, strict=True))
+        for granules in self._granules:
+            granules.need(0, min(page_bytes, self._bytes))
+        self.k, self.v = (self._tensor(memory, dtype) for memory in ranges)
 
-    def _tensor(self, memory: _Range, granules: Granules, dtype: str) -> Any:
+    def _tensor(self, memory: _Range, dtype: str) -> Any:
         """The whole range as a tensor; torch asks the driver about the first address, so memory must be there."""
         import torch
 
-        granules.need(0, 1)
-        try:
-            found = torch.as_tensor(memory, device=f"cuda:{self._device}")
-        finally:
-            granules.drop(0, 1)
+        found = torch.as_tensor(memory, device=f"cuda:{self._device}")
         return found.view(torch.bfloat16) if dtype == "bfloat16" else found
 
     def commit(self, block: int) -> None:

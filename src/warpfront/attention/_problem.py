@@ -250,9 +250,9 @@ class DecodeProblem:
 
     @property
     def workspace_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of float32 partial outputs and LSEs: (parts, batch, q_len, heads, head_dim) and without the last."""
-        lse = (self.max_parts, self.batch, self.q_len, self.heads)
-        return (*lse, self.head_dim), lse
+        """Shapes of float32 partial sums, (parts, batch, q_len, heads, head_dim), and of their (maximum, total)."""
+        rows = (self.max_parts, self.batch, self.q_len, self.heads)
+        return (*rows, self.head_dim), (*rows, 2)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpfront.attention._problem import KEY_TILE, MAX_PARTS, MIN_PART, DecodeProblem
-from warpfront.attention._triton_prefill import power_of_two
+from warpfront.attention._triton_prefill import power_of_two, score_constants
 
 __all__ = [
     "DecodeSpec",
@@ -70,6 +70,8 @@ class DecodeSpec:
     precision: str
     policy: str
     dependent: bool
+    partial: bool
+    precise: bool
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,9 @@ class MergeSpec:
     max_parts: int
     key_tile: int
     lse: bool
-    stages: int
     dependent: bool
+    pairs: bool
+    precise: bool
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,8 @@ def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
         precision="ieee",
         policy=tile.policy,
         dependent=tile.dependent and problem.max_parts > 1,
+        partial=problem.max_parts > 1,
+        precise=problem.dtype == "float32",
     )
 
 
@@ -156,11 +161,11 @@ def decode_launches(
         *v.stride()[:3],
         *q.stride()[:3],
         *(target.stride()[:4] if split else direct),
-        *(target_lse.stride() if split else direct_lse),
+        *(target_lse.stride()[:4] if split else direct_lse),
         table.stride()[0],
     )
     sizes = (problem.kv_heads, parts, max(0, problem.left))
-    scores = (problem.scale, problem.soft_cap)
+    scores = score_constants(problem.scale, problem.soft_cap)
     arguments = (q, k, v, table, lengths, target, target_lse, strides, sizes, scores, spec)
     grid = (problem.kv_heads * spec.row_tiles * parts * problem.batch,)
     first = Launch("decode", grid, arguments, {"num_warps": chosen.warps, "num_stages": chosen.stages})
@@ -177,10 +182,11 @@ def decode_launches(
         max_parts=MAX_PARTS,
         key_tile=KEY_TILE,
         lse=problem.return_lse,
-        stages=1,
         dependent=spec.dependent,
+        pairs=True,
+        precise=spec.precise,
     )
-    merge_strides = (*target.stride()[:4], *target_lse.stride(), *direct[1:], *direct_lse[1:])
+    merge_strides = (*target.stride()[:4], *target_lse.stride()[:4], *direct[1:], *direct_lse[1:])
     merge_sizes = (problem.q_len, problem.heads, parts)
     merge_arguments = (target, target_lse, lengths, out, lse, merge_strides, merge_sizes, merge_spec)
     rows = problem.batch * problem.q_len * problem.heads
@@ -263,8 +269,9 @@ def run_merge(parts: Any, part_lse: Any, out: Any, lse: Any) -> None:
         max_parts=MAX_PARTS,
         key_tile=KEY_TILE,
         lse=lse is not None,
-        stages=1,
         dependent=False,
+        pairs=False,
+        precise=True,
     )
     part, row = parts.stride()[:2]
     strides = (part, 0, 0, row, part_lse.stride()[0], 0, 0, part_lse.stride()[1], 0, 0, out.stride()[0], 0, 0)

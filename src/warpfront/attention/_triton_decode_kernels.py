@@ -53,7 +53,7 @@ def scores_of(q_tile, keys, start, bounds, at, window, scores, S: tl.constexpr):
     if S.soft_cap:
         product = tanh(product * (scores[0] / scores[1])) * (scores[1] * LOG2E)
     elif S.prescale:
-        product = product * (scores[0] * LOG2E)
+        product = product * scores[2] + product * scores[3]
     seen = ((columns >= bounds[0]) & (columns < bounds[1]))[None, :]
     if S.q_len > 1:
         seen = seen & (columns[None, :] <= at[:, None])
@@ -86,7 +86,10 @@ def walk_pages(q_tile, arrays, bounds, at, window, strides, scores, PART: tl.con
             if PART == 2:
                 clean = tl.where(wide == float("inf"), 1.0, tl.where(wide == float("-inf"), -1.0, 0.0))
             values = clean.to(values.dtype)
-        acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=S.precision)
+        if S.precise:
+            acc += tl.dot(weights, values, input_precision=S.precision)
+        else:
+            acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=S.precision)
     return acc, top, total
 
 
@@ -95,8 +98,9 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
     """See the module.
 
     ``steps``: strides (page, token, head) of k and of v, (sequence, token, head) of q, (part, sequence, token, head) of
-    out and of lse, and the block table's row. ``sizes``: key heads, parts of the grid, left side of the window. Programs run
-    over key heads first, then row tiles, parts and sequences.
+    out and of lse, and the block table's row. With ``S.partial`` out is not divided by the sum, and lse is pairs of
+    maximum (base 2) and sum. ``sizes``: key heads, parts of the grid, left side of the window. Programs run over key heads
+    first, then row tiles, parts and sequences.
     """
     strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:13], steps[13:17], steps[17])
     if S.dependent:  # the merge may be put in place; it waits for this whole grid before it reads
@@ -142,13 +146,19 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
     rows_out = part.to(tl.int64) * strides[3][0] + sequence * strides[3][1]
     rows_out = rows_out + token.to(tl.int64) * strides[3][2] + head * strides[3][3]
     places = out + rows_out[:, None] + elements[None, :]
+    if S.partial:  # sums as they are, with what they are relative to: an LSE in float32 would lose digits
+        under = tl.full([S.block_m], 1.0, tl.float32)
     result = tl.where(empty[:, None], 0.0, acc / under[:, None])
     tl.store(places, result.to(out.dtype.element_ty), mask=inside)
     if S.lse:
         rows_lse = part.to(tl.int64) * strides[4][0] + sequence * strides[4][1]
         rows_lse = rows_lse + token.to(tl.int64) * strides[4][2] + head * strides[4][3]
-        value = tl.where(empty, float("-inf"), (top + tl.log2(under)) * LN2)
-        tl.store(lse + rows_lse, value, mask=live)
+        if S.partial:
+            tl.store(lse + rows_lse, top, mask=live)
+            tl.store(lse + rows_lse + 1, total, mask=live)
+        else:
+            value = tl.where(empty, float("-inf"), (top + tl.log2(under)) * LN2)
+            tl.store(lse + rows_lse, value, mask=live)
     if S.q_len > 1:  # noqa: SIM102 - the one is known to the compiler, the other is not
         if tl.max(tl.max(((acc != acc) & inside).to(tl.int32), 1), 0) > 0:
             acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 0, S)

@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_wait
 
 from warpfront.attention._triton_decode_kernels import part_span
-from warpfront.attention._triton_prefill_kernels import LN2, LOG2E
+from warpfront.attention._triton_prefill_kernels import LN2, LOG2E, power
 
 
 @triton.jit
@@ -19,6 +19,7 @@ def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constex
 
     ``steps``: strides (part, sequence, token, head) of parts and of part_lse, (sequence, token, head) of out and of lse;
     ``sizes``: tokens, heads, parts. With ``S.by_length`` a sequence has as many parts as its length asks for.
+    With ``S.pairs`` part_lse holds maximum (base 2) and sum of a part, and parts are not divided by the sum.
     """
     strides = (steps[0:4], steps[4:8], steps[8:11], steps[11:14])
     if S.dependent:
@@ -34,30 +35,35 @@ def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constex
     lse_row = part_lse + sequence * strides[1][1] + token * strides[1][2] + head * strides[1][3]
     row = parts + sequence * strides[0][1] + token * strides[0][2] + head * strides[0][3]
     every = tl.arange(0, S.all_parts).to(tl.int64)
-    exponents = tl.load(lse_row + every * strides[1][0], mask=every < count, other=float("-inf")) * LOG2E
-    top = tl.max(exponents, 0)
+    top = tl.max(tl.load(lse_row + every * strides[1][0], mask=every < count, other=float("-inf")), 0)
     against = tl.where(top == float("-inf"), 0.0, top)
 
     elements = tl.arange(0, S.block_d)
     few = tl.arange(0, S.chunk)
     acc = tl.full([S.block_d], 0.0, tl.float32)
     total = tl.full([], 0.0, tl.float32)
-    for first in tl.range(0, count, S.chunk, num_stages=S.stages):
+    for first in tl.range(0, count, S.chunk):
         index = first + few
         place = index.to(tl.int64)
-        exponent = tl.load(lse_row + place * strides[1][0], mask=index < count, other=float("-inf")) * LOG2E
-        weight = tl.exp2(exponent - against)
+        exponent = tl.load(lse_row + place * strides[1][0], mask=index < count, other=float("-inf"))
         filled = (exponent != float("-inf"))[:, None]
+        if S.pairs:
+            weight = power(exponent - against, S)
+            share = tl.load(lse_row + place * strides[1][0] + 1, mask=index < count, other=0.0) * weight
+        else:
+            weight = power((exponent - against) * LOG2E, S)
+            share = weight
         if S.block_d != S.head_dim:
             filled = filled & (elements < S.head_dim)[None, :]
         partial = tl.load(row + place[:, None] * strides[0][0] + elements[None, :], mask=filled, other=0.0)
         acc += tl.sum(partial.to(tl.float32) * weight[:, None], 0)
-        total += tl.sum(weight, 0)
+        total += tl.sum(share, 0)
     empty = total == 0.0
     under = tl.where(empty, 1.0, total)
     places = out + sequence * strides[2][0] + token * strides[2][1] + head * strides[2][2] + elements
     result = tl.where(empty, 0.0, acc / under)
     tl.store(places, result.to(out.dtype.element_ty), mask=elements < S.head_dim)
     if S.lse:
-        value = tl.where(empty, float("-inf"), (against + tl.log2(under)) * LN2)
+        value = against * LN2 + tl.log2(under) * LN2 if S.pairs else against + tl.log2(under) * LN2
+        value = tl.where(empty, float("-inf"), value)
         tl.store(lse + sequence * strides[3][0] + token * strides[3][1] + head * strides[3][2], value)

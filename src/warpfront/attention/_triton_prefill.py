@@ -6,7 +6,10 @@ Needs torch and triton, which only the kernel's module imports.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import log
 from typing import Any
+
+import numpy as np
 
 from warpfront.attention._problem import PrefillProblem
 
@@ -17,13 +20,14 @@ _WIDE = 2**31
 
 @dataclass(frozen=True)
 class Tile:
-    """What tuning chooses: queries and keys of a tile, warps, buffers in flight, how tiles are loaded."""
+    """What tuning chooses: queries and keys of a tile, warps, buffers in flight, how tiles are loaded, one loop or two."""
 
     block_m: int
     block_n: int
     warps: int
     stages: int
     descriptors: bool = False
+    single: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class PrefillSpec:
     head_dim: int
     stages: int
     descriptors: bool
+    single: bool
     wide: bool
     has_left: bool
     has_right: bool
@@ -47,6 +52,7 @@ class PrefillSpec:
     ragged: bool
     contain: bool
     precision: str
+    precise: bool
 
 
 def power_of_two(value: int) -> int:
@@ -65,6 +71,8 @@ def prefill_spec(problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, 
         (sequence, row, head) of q, k, v, out in elements.
     """
     ragged = problem.right >= 0 or problem.varlen or problem.k_len % tile.block_n != 0
+    # Scores that are more than products must be made of every tile.
+    made = problem.soft_cap > 0.0 or problem.bias_shape is not None or problem.scale <= 0.0
     return PrefillSpec(
         block_m=tile.block_m,
         block_n=tile.block_n,
@@ -72,18 +80,27 @@ def prefill_spec(problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, 
         head_dim=problem.head_dim,
         stages=tile.stages,
         descriptors=tile.descriptors,
+        single=tile.single and ragged and not made,
         wide=max(strides[1][1], strides[2][1]) * tile.block_n >= _WIDE,
         has_left=problem.left >= 0,
         has_right=problem.right >= 0,
         soft_cap=problem.soft_cap > 0.0,
-        prescale=problem.soft_cap > 0.0 or problem.bias_shape is not None or problem.scale <= 0.0,
+        prescale=made,
         bias=problem.bias_shape is not None,
         varlen=problem.varlen,
         lse=problem.return_lse,
         ragged=ragged,
         contain=ragged or problem.left >= 0 or problem.bias_shape is not None,
         precision="ieee",
+        precise=problem.dtype == "float32",
     )
+
+
+def score_constants(scale: float, soft_cap: float) -> tuple[float, float, float, float]:
+    """Return scale, soft cap, scale times log2 e in float32, and what that rounding lost."""
+    exact = scale / log(2.0)
+    near = float(np.float32(exact))
+    return scale, soft_cap, near, exact - near
 
 
 def why_no_descriptors(
@@ -136,7 +153,7 @@ def launch_arguments(
         lse if spec.lse else None,
         sum(strides, ()),
         sizes,
-        (problem.scale, problem.soft_cap),
+        score_constants(problem.scale, problem.soft_cap),
         spec,
     )
     return (tiles * problem.heads * problem.batch,), arguments

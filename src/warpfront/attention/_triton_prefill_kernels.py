@@ -34,8 +34,30 @@ def tanh(x):
 
 
 @triton.jit
-def key_tile(pointer, descriptor, where, start, length, strides, S: tl.constexpr):
-    """Load keys or values ``start`` and on: (block_n, block_d). Past the end: zeros, or, by descriptor, anything."""
+def power(x, S: tl.constexpr):
+    """2 to the x. In float32 problems by a polynomial of degree 7 on [-1/2, 1/2], as good as the type; else the unit's."""
+    if S.precise:
+        x = tl.where(x < -150.0, -150.0, x)  # 0 in the end; not -inf, which would leave no fraction
+        whole = tl.floor(x + 0.5)
+        f = x - whole
+        p = 1.5252734e-05 * f + 1.5403530e-04
+        p = p * f + 1.3333558e-03
+        p = p * f + 9.6181291e-03
+        p = p * f + 5.5504109e-02
+        p = p * f + 2.4022651e-01
+        p = p * f + 6.9314718e-01
+        result = (p * f + 1.0) * tl.exp2(whole)
+    else:
+        result = tl.exp2(x)
+    return result
+
+
+@triton.jit
+def key_tile(pointer, descriptor, where, start, length, strides, WHOLE: tl.constexpr, S: tl.constexpr):
+    """Load keys or values ``start`` and on: (block_n, block_d). Past the end: zeros, or, by descriptor, anything.
+
+    ``WHOLE`` promises that there are as many.
+    """
     if S.descriptors:
         tile = descriptor.load([where[0] + start, where[1]])
     else:
@@ -45,10 +67,13 @@ def key_tile(pointer, descriptor, where, start, length, strides, S: tl.constexpr
             rows = rows.to(tl.int64)
         base = pointer + tl.cast(start, tl.int64) * strides[1]
         places = base + (rows[:, None] * strides[1] + columns[None, :])
-        inside = (start + tl.arange(0, S.block_n) < length)[:, None]
-        if S.block_d != S.head_dim:
-            inside = inside & (columns < S.head_dim)[None, :]
-        tile = tl.load(places, mask=inside, other=0.0)
+        if WHOLE and S.block_d == S.head_dim:
+            tile = tl.load(places)
+        else:
+            inside = (start + tl.arange(0, S.block_n) < length)[:, None]
+            if S.block_d != S.head_dim:
+                inside = inside & (columns < S.head_dim)[None, :]
+            tile = tl.load(places, mask=inside, other=0.0)
     return tile
 
 
@@ -62,7 +87,7 @@ def score_tile(product, bias, rows, start, at, lens, strides, scores, MASKED: tl
     if S.soft_cap:
         product = tanh(product * (scores[0] / scores[1])) * (scores[1] * LOG2E)
     elif S.prescale:
-        product = product * (scores[0] * LOG2E)
+        product = product * scores[2] + product * scores[3]
     if MASKED:
         seen = (columns < lens[1])[None, :]
         if S.has_right:
@@ -88,14 +113,17 @@ def fold(product, top, total, scores, FINITE: tl.constexpr, S: tl.constexpr):
         against = higher
         if not FINITE:
             against = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = tl.exp2(product - against[:, None])
+        weights = power(product - against[:, None], S)
     else:
-        factor = scores[0] * LOG2E
+        factor = scores[2]
         higher = tl.maximum(top, tl.max(product, 1) * factor)
         against = higher
         if not FINITE:
             against = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = tl.exp2(product * factor - against[:, None])
+        exponent = product * factor - against[:, None]
+        if S.precise:  # what the factor lost in rounding
+            exponent += tl.where(product == float("-inf"), 0.0, product * scores[3])
+        weights = power(exponent, S)
     shrink = tl.exp2(top - against)
     return weights, shrink, higher, total * shrink + tl.sum(weights, 1)
 
@@ -104,15 +132,30 @@ def fold(product, top, total, scores, FINITE: tl.constexpr, S: tl.constexpr):
 def walk(
     state, q_tile, arrays, where, rows, bounds, lens, strides, scores, MASKED: tl.constexpr, S: tl.constexpr
 ):
-    """Fold the key tiles from bounds[0] up to bounds[1] into (accumulator, maximum, sum)."""
+    """Fold the key tiles from bounds[0] up to bounds[1] into (accumulator, maximum, sum).
+
+    MASKED is 0 where every row sees all keys, 1 where not, and 2 where the tiles up to bounds[2] are of the first kind:
+    one loop then keeps its loads in flight across the border.
+    """
     acc, top, total = state
     for start in tl.range(bounds[0], bounds[1], S.block_n, num_stages=S.stages):
-        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], S)
+        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], MASKED == 0, S)
         product = tl.dot(q_tile, keys.T, input_precision=S.precision)
-        product = score_tile(product, arrays[2], rows, start, where[2], lens, strides[4], scores, MASKED, S)
-        weights, shrink, top, total = fold(product, top, total, scores, not MASKED and not S.bias, S)
-        values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], S)
-        acc = tl.dot(weights.to(values.dtype), values, acc * shrink[:, None], input_precision=S.precision)
+        if MASKED == 2:
+            if start >= bounds[2]:
+                product = score_tile(
+                    product, arrays[2], rows, start, where[2], lens, strides[4], scores, True, S
+                )
+        else:
+            product = score_tile(
+                product, arrays[2], rows, start, where[2], lens, strides[4], scores, MASKED, S
+            )
+        weights, shrink, top, total = fold(product, top, total, scores, MASKED == 0 and not S.bias, S)
+        values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], MASKED == 0, S)
+        if S.precise:  # tile by tile: one long chain of sums would show beside plain code
+            acc = acc * shrink[:, None] + tl.dot(weights, values, input_precision=S.precision)
+        else:
+            acc = tl.dot(weights.to(values.dtype), values, acc * shrink[:, None], input_precision=S.precision)
     return acc, top, total
 
 
@@ -127,10 +170,10 @@ def careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, PART: tl
     total = tl.full([S.block_m], 0.0, tl.float32)
     acc = tl.full([S.block_m, S.block_d], 0.0, tl.float32)
     for start in tl.range(bounds[0], bounds[1], S.block_n, num_stages=1):
-        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], S)
+        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], False, S)
         product = tl.dot(q_tile, keys.T, input_precision=S.precision)
         product = score_tile(product, arrays[2], rows, start, where[2], lens, strides[4], scores, True, S)
-        values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], S)
+        values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], False, S)
         wide = values.to(tl.float32)
         if PART == 0:
             weights, shrink, top, total = fold(product, top, total, scores, False, S)
@@ -206,7 +249,8 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
 
     ``k_rows`` and ``v_rows`` are descriptors of k and v or None, ``extra`` is (bias, cumulated lengths of queries, of keys),
     ``steps`` the strides (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, ``sizes``
-    (queries, keys, heads, group, left, right, rows of LSE), ``scores`` (scale, soft cap).
+    (queries, keys, heads, group, left, right, rows of LSE), ``scores`` (scale, soft cap, scale times log2 e and its
+    rounding error).
     """
     strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:12], steps[12:16])
     q_len = sizes[0]
@@ -264,10 +308,15 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
     state = (tl.full([S.block_m, S.block_d], 0.0, tl.float32), top, total)
     q_tile = query_tile(q, rows, q_len, strides[0], S)
     if S.has_left:
-        state = walk(state, q_tile, arrays, where, rows, (begin, whole_from), lens, strides, scores, True, S)
-    state = walk(state, q_tile, arrays, where, rows, (whole_from, whole_to), lens, strides, scores, False, S)
-    if S.ragged:
-        state = walk(state, q_tile, arrays, where, rows, (whole_to, end), lens, strides, scores, True, S)
+        state = walk(state, q_tile, arrays, where, rows, (begin, whole_from), lens, strides, scores, 1, S)
+    if S.single:
+        state = walk(
+            state, q_tile, arrays, where, rows, (whole_from, end, whole_to), lens, strides, scores, 2, S
+        )
+    else:
+        state = walk(state, q_tile, arrays, where, rows, (whole_from, whole_to), lens, strides, scores, 0, S)
+        if S.ragged:
+            state = walk(state, q_tile, arrays, where, rows, (whole_to, end), lens, strides, scores, 1, S)
     acc, top, total = state
     out += o_sequence + head.to(tl.int64) * strides[3][2]
     if S.lse:
