@@ -72,6 +72,18 @@ WF_DEVICE void advance_all(T (&v)[kPanel], T g, T h, const T* a, const T* b, int
   if (left > 24) advance<24, Shift>(v, g, h, a, b);
 }
 
+// The same by two columns of a block and of its inverse together: what both read is read once.
+template <int Begin, typename T>
+WF_DEVICE void advance_both(T (&r)[kPanel], T (&y)[kPanel], T gr, T hr, T gy, T hy, const T* a, const T* b) {
+  WF_UNROLL
+  for (int k = Begin; k < Begin + 8; k += 2) {
+    const Two<T> s = *reinterpret_cast<const Two<T>*>(a + k), t = *reinterpret_cast<const Two<T>*>(b + k);
+    if (k < 2) continue;
+    r[k < 2 ? 0 : k - 2] = fma(-hr, t.x, fma(-gr, s.x, r[k])), r[k < 2 ? 0 : k - 1] = fma(-hr, t.y, fma(-gr, s.y, r[k + 1]));
+    y[k < 2 ? 0 : k - 2] = fma(-hy, t.x, fma(-gy, s.x, y[k])), y[k < 2 ? 0 : k - 1] = fma(-hy, t.y, fma(-gy, s.y, y[k + 1]));
+  }
+}
+
 // Eliminates `width` columns of a symmetric block of `rows` rows. r: a row a lane, both triangles; comes back as the
 // Schur complement, its column k in r[k - width]. put(j, d, l, y) is called for each column: its pivot, the lane's
 // entry of L (lanes behind j) and of row j of the inverse (lanes before j; 1 at j, 0 behind).
@@ -84,7 +96,8 @@ WF_DEVICE void advance_all(T (&v)[kPanel], T g, T h, const T* a, const T* b, int
 // Indefinite = false: pivots have to be positive; goes through and returns the first that is not, or -1.
 // Indefinite = true: stops at the first pivot that is not above `least` or that the 1x1 tests refuse (against the first
 // `full` rows, and the threshold u against all), and returns it.
-template <bool Indefinite, typename T, typename Put>
+// Square: rows = width.
+template <bool Indefinite, bool Square, typename T, typename Put>
 WF_DEVICE int eliminate_direct(T (&r)[kPanel], int rows, int width, T* columns, int full, T least, T u, const Put& put) {
   const int lane = lane_id();
   const T share = lane < full ? max_of(T(kAlpha), u) : u;
@@ -113,8 +126,17 @@ WF_DEVICE int eliminate_direct(T (&r)[kPanel], int rows, int width, T* columns, 
     put(j, p0, l0, y[0]);
     put(j + 1, next.d, l1, y1);
     const T lead_r = fma(-l1, m, l0), lead_y = fma(-z1, m, z0);
-    advance_all<2>(r, lead_r, l1, first + j, second + j, rows - j);
-    advance_all<2>(y, lead_y, z1, first + j, second + j, width - j);
+    if (Square) {
+      const T *a = first + j, *b = second + j;
+      const int left = width - j;
+      advance_both<0>(r, y, lead_r, l1, lead_y, z1, a, b);
+      if (left > 8) advance_both<8>(r, y, lead_r, l1, lead_y, z1, a, b);
+      if (left > 16) advance_both<16>(r, y, lead_r, l1, lead_y, z1, a, b);
+      if (left > 24) advance_both<24>(r, y, lead_r, l1, lead_y, z1, a, b);
+    } else {
+      advance_all<2>(r, lead_r, l1, first + j, second + j, rows - j);
+      advance_all<2>(y, lead_y, z1, first + j, second + j, width - j);
+    }
   }
   if (j < width && !(Indefinite && bad >= 0)) {
     T* first = columns + 4 * kPanel * (j / 2 & 1);
@@ -154,7 +176,7 @@ WF_DEVICE int direct_block(T* a, int ld, int k0, int size, T least, DirectScratc
   T* block = a + k0 * ld + k0;
   load_symmetric(r, block, ld, size);
   const bool inside = lane < size;
-  const int bad = eliminate_direct<Indefinite>(r, size, size, s.column, kPanel, least, T(0), [&](int j, T pivot, T l, T y) {
+  const int bad = eliminate_direct<Indefinite, true>(r, size, size, s.column, kPanel, least, T(0), [&](int j, T pivot, T l, T y) {
     if (lane == j) d = pivot;
     if (inside && lane > j) block[Stash ? lane * ld + j : j * ld + lane] = l;
     if (!Stash && lane < j) block[j * ld + lane] = y;

@@ -34,7 +34,7 @@ from warpfront.sparse.parameters import SETTINGS
 __all__ = ["CPU_ONLY", "CudaPhases"]
 
 # pivot_threshold unless set: what is refused here is not delayed but taken or perturbed in the end, at a larger growth
-THRESHOLD = 1e-3
+THRESHOLD = 1e-4
 # refinement steps while the error is above 1e-12, where ir_n_steps is not set: perturbed pivots may need more than two
 MOST_STEPS = 10
 # ratio of diagonal entries from which on a positive definite matrix is equilibrated, where scaling is not set

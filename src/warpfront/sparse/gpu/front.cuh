@@ -43,6 +43,12 @@ struct Item {
   i32 front, last, row, col, end, e0, e1, index;
 };
 
+// Where a front's rows find their children's contributions: rows rounded up to 32 side by side, `depth` words a row.
+struct RowList {
+  i64 at;
+  i32 depth, unused;
+};
+
 // Tolerances of the pivot rule, absolute. Layout of the array `rule`.
 enum : int { kThreshold, kZero, kDoubt, kEpsilon, kRuleSize = 8 };
 // Layout of a front's statistics (of a panel's, in wide fronts); kFailed holds a pivot's position or -1.

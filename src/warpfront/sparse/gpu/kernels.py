@@ -59,7 +59,7 @@ KERNELS = {
     ),
     "strips": _spec(
         "strips.cu", "eliminate_strips<{T}, {pivoting}>",
-        "items fronts rule panels diagonal pivots work flags stats",
+        "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),
     "update": _spec(
@@ -80,7 +80,7 @@ KERNELS = {
     ),
     "forward_wide": _spec(
         "solve.cu", "forward_wide<{T}, {rhs}>",
-        "items fronts children maps panels pivots x z upd solve_flags active sizes",
+        "items fronts children maps row_lists row_list_sources panels pivots x z upd solve_flags active sizes",
     ),
     "backward_wide": _spec(
         "solve.cu", "backward_wide<{T}, {rhs}>",

@@ -50,7 +50,9 @@ class GpuPlan:
     tree : TreePlan or None
         Where no front is wide: the whole solve as one launch.
     forest : TreePlan or None
-        Subtrees of fronts with at most FOREST_ROWS rows: their factorisation is one launch, the first.
+        Subtrees of fronts with at most FOREST_ROWS rows: either sweep of a solve is one launch.
+        So is their factorisation, the first launch, with pivoting or where nothing follows; otherwise launches of a level
+        overlap with those of others, which is worth more.
     level : int64[fronts]
     root : int64[fronts]
         Root of the warp's subtree a front lies in, or -1.
@@ -149,9 +151,9 @@ def make_plan(
     entries = np.zeros(plan.a_slot.size, ENTRY)
     entries["slot"], entries["row"], entries["col"] = plan.a_slot, plan.a_row, plan.a_col
     gathers, sources, places = gather_lists(plan, rows, wide, below_ptr, maps, fronts["block"])
-    most_rows = FOREST_ROWS[int(wide.any())] if one_launch else 0
-    member = kernels.forest(parent, rows, min(most_rows, limit))
-    made = _Launches(fronts, plan.a_col, level, wide, member, pivoting, itemsize, limit, chunk, device.sms)
+    member = kernels.forest(parent, rows, min(FOREST_ROWS[int(wide.any())], limit) if one_launch else 0)
+    inside = member & (pivoting or not wide.any())
+    made = _Launches(fronts, plan.a_col, level, wide, inside, pivoting, itemsize, limit, chunk, device.sms)
     made.build(parent, root, first, weight, flops)
     tree = forest = None
     places_of = (plan, fronts, below_ptr, maps, parent, level, root, first)
@@ -294,10 +296,12 @@ class _Launches:
         return found
 
     def wide_fronts(self, group: list[int], after: set[int], level: int) -> int:
-        """Assembly, then chunk by chunk strips and the update behind them, then contribution blocks."""
-        items: Rows = [item for s in group for item in self.assembly_items(s)]
-        last = self.add("assemble", 128, 0, items, after, level)
-        widest = int(self.fronts["width"][group].max())
+        """Assembly (by the strips where one chunk does), chunk by chunk strips and the update behind them, blocks."""
+        widest, before = int(self.fronts["width"][group].max()), set(after)
+        items: Rows = []
+        if widest > self.chunk:
+            items = [item for s in group for item in self.assembly_items(s)]
+            before = {self.add("assemble", 128, 0, items, after, level)}
         tile_bytes = 2 * 2 * 32 * 68 * self.itemsize
         # One chunk where it does; beyond that, narrower ones leave more of the work to tiles.
         chunk = self.chunk if widest <= self.chunk else max(TILE, self.chunk // 2)
@@ -305,7 +309,8 @@ class _Launches:
             live = [s for s in group if self.fronts["width"][s] > begin]
             columns = min(chunk, widest - begin)
             items = self.strip_items(live, begin, chunk)
-            last = self.add("strips", 256, strip_bytes(columns, self.itemsize), items, {last}, level)
+            last = self.add("strips", 256, strip_bytes(columns, self.itemsize), items, before, level)
+            before = {last}
             end = begin + chunk
             items = [
                 item
@@ -313,7 +318,8 @@ class _Launches:
                 for item in self.tile_items(s, end, int(self.fronts["width"][s]), begin, end)
             ]
             if items:
-                last = self.add("update", 128, tile_bytes, items, {last}, level)
+                last = self.add("update", 128, tile_bytes, items, before, level)
+                before = {last}
         items = []
         for s in group:
             f = self.fronts[s]
@@ -345,7 +351,11 @@ class _Launches:
         return items
 
     def strip_items(self, live: list[int], begin: int, chunk: int) -> Rows:
-        """Diagonal strips of all fronts first: a strip waits for smaller block indices only."""
+        """Diagonal strips of all fronts first: a strip waits for smaller block indices only.
+
+        Rows behind them are cut at multiples of 32, as the children's ranges are.
+        """
+        alone = int(all(self.fronts["width"][s] <= chunk for s in live) and begin == 0)
         diagonal: list[tuple[int, tuple[int, ...]]] = []
         rest: Rows = []
         for s in live:
@@ -354,10 +364,12 @@ class _Launches:
             blocks = -(-(end - begin) // PANEL)
             for i in range(blocks):
                 row = begin + i * PANEL
-                diagonal.append((i, (s, min(end, row + PANEL), row, begin, end, blocks, 0, i)))
+                diagonal.append((i, (s, min(end, row + PANEL), row, begin, end, blocks, alone, i)))
+            starts = [end, *range((end // PANEL + 1) * PANEL, rows, PANEL)]
             rest += [
-                (s, min(rows, row + PANEL), row, begin, end, blocks, 0, blocks)
-                for row in range(end, rows, PANEL)
+                (s, min(rows, (row // PANEL + 1) * PANEL), row, begin, end, blocks, alone, blocks)
+                for row in starts
+                if row < rows
             ]
         return [item for _, item in sorted(diagonal)] + rest
 

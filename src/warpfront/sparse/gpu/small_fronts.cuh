@@ -129,7 +129,7 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
   const bool inside = lane < f.rows, stored = lane < f.ld;
   T r[kPanel], d = T(1);
   load_symmetric(r, a, ld, f.rows);
-  const int bad = eliminate_direct<Indefinite>(r, f.rows, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
+  const int bad = eliminate_direct<Indefinite, false>(r, f.rows, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
                                                Indefinite ? rule[kThreshold] : T(0), [&](int j, T pivot, T l, T y) {
                                                  if (lane == j) d = pivot;
                                                  if (stored) to.panel[j * f.ld + lane] = lane > j ? l : y;

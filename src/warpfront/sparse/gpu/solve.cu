@@ -187,10 +187,13 @@ __global__ void __launch_bounds__(Threads)
 }
 
 // Strip `index` of a wide front: rows row..row+32. Warps share the panels before it, warp 0 adds the parts in order.
+// Contributions by lists where there are any (front.cuh), child by child otherwise: the sums are the same.
 template <typename T, int R>
 __global__ void __launch_bounds__(kSweepThreads)
-    forward_wide(const Item* items, const Front* fronts, const Child* children, const i32* maps, const T* panels,
-                 const i32* pivots, const T* x, T* z, T* upd, u32* flags, const i32* active, const i64* sizes) {
+    forward_wide(const Item* items, const Front* fronts, const Child* children, const i32* maps, const RowList* lists,
+                 const i32* list_sources, const T* panels, const i32* pivots, const T* x, T* z, T* upd, u32* flags,
+                 const i32* active, const i64* sizes) {
+  constexpr int kAhead = R == 1 ? 16 : 4;
   __shared__ T part[kSweepWarps][R][kWarp], t[R][kWarp];
   if (active != nullptr && *active == 0) return;
   const Item item = items[blockIdx.x];
@@ -226,7 +229,27 @@ __global__ void __launch_bounds__(kSweepThreads)
   if (warp == 0) {
     for (int r = 0; r < R; ++r) t[r][lane] = row < f.width ? x[r * sizes[0] + f.first + row] : T(0);
     __syncwarp();
-    for (int c0 = f.child0; c0 < f.child1; c0 += kTogether) {
+    if (lists != nullptr) {
+      const RowList list = lists[item.front];
+      const int lanes = (f.rows + kWarp - 1) / kWarp * kWarp;
+      T sum[R];
+      for (int r = 0; r < R; ++r) sum[r] = t[r][lane];
+      for (int q0 = 0; q0 < list.depth; q0 += kAhead) {
+        i32 at[kAhead];
+        WF_UNROLL
+        for (int q = 0; q < kAhead; ++q) at[q] = live && q0 + q < list.depth ? list_sources[list.at + (q0 + q) * lanes + row] : -1;
+        T add[kAhead][R];
+        WF_UNROLL
+        for (int q = 0; q < kAhead; ++q)
+          for (int r = 0; r < R; ++r) add[q][r] = at[q] >= 0 ? upd[r * sizes[1] + at[q]] : T(0);
+        WF_UNROLL
+        for (int q = 0; q < kAhead; ++q)
+          for (int r = 0; r < R; ++r) sum[r] += add[q][r];
+      }
+      for (int r = 0; r < R; ++r) t[r][lane] = sum[r];
+      __syncwarp();
+    }
+    for (int c0 = lists != nullptr ? f.child1 : f.child0; c0 < f.child1; c0 += kTogether) {
       int to[kTogether];
       T add[kTogether][R];
       WF_UNROLL

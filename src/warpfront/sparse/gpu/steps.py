@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -192,7 +193,8 @@ def factor_steps(
 def _eliminations(plan: GpuPlan, dtype: str, values: str, ready: int, base: int) -> list[Step]:
     """The fronts, behind step ``ready``. ``base``: number of the first step."""
     rename: dict[str, str | None] = {"values": values}
-    clear = [] if plan.forest is None else [_clear_cells(plan.forest, 0)]
+    in_one = plan.forest is not None and bool(plan.launches) and plan.launches[0].kernel == "factor_tree"
+    clear = [_clear_cells(plan.forest, 0)] if plan.forest is not None and in_one else []
     steps = list(clear)
     for x in plan.launches:
         after = tuple(base + len(clear) + k for k in x.after) or (ready,)
@@ -322,22 +324,7 @@ def solve_steps(
         before: tuple[int, ...] = (
             add("permute_in", _grid(n), THREADS, (n, 1, n), exponents=exponents, b=source, active=active),
         )
-        if forest is not None:
-            blocks, numbers, taken = _forest_sweep(forest, taken, round_, 1)
-            before = (
-                add("sweep_forest", blocks, TREE_THREADS, numbers, -1, before, TREE_BYTES, active=active),
-            )
-        for level in sweeps:
-            if level:
-                before = tuple(
-                    add(kernel, count, threads, (), first, before, active=active)
-                    for kernel, threads, first, count in level
-                )
-        if forest is not None:
-            blocks, numbers, taken = _forest_sweep(forest, taken, round_, 0)
-            before = (
-                add("sweep_forest", blocks, TREE_THREADS, numbers, -1, before, TREE_BYTES, active=active),
-            )
+        before, taken = _sweep_levels(add, forest, sweeps, before, round_, taken)
         add(
             "permute_out", _grid(n), THREADS, (n,), after=before, exponents=exponents, base=base, out=out,
             active=active, summary=None if plan.pivoting else "summary",
@@ -350,16 +337,40 @@ def solve_steps(
     return steps
 
 
-def _forest_sweep(
-    forest: TreePlan, taken: int, round_: int, forward: int
-) -> tuple[int, tuple[int, ...], int]:
-    """Blocks and numbers of a launch through the forest, and the tickets taken so far.
+def _sweep_levels(
+    add: Callable[..., int], forest: TreePlan | None, sweeps: list[list[tuple[str, int, int, int]]],
+    before: tuple[int, ...], round_: int, taken: int,
+) -> tuple[tuple[int, ...], int]:  # fmt: skip
+    """Up and down the tree: the forest, the levels above it, the forest.
 
-    Its launches share a counter, and each of their blocks takes one ticket more than there are.
+    Launches through the forest share a counter of tickets, of which ``taken`` are gone; each of a launch's blocks takes one
+    ticket more than there are. Returns the last steps, and what is taken then.
     """
-    begin, count = (0, forest.up) if forward else (forest.up, forest.down)
-    blocks = min(count, TREE_BLOCKS)
-    return blocks, (begin, count, taken, round_, forward), taken + count + blocks
+    active = "active" if round_ else None
+    if forest is None:
+        lists: dict[str, str | None] = {"row_lists": None, "row_list_sources": None}
+    else:
+        lists = {}
+    ways = [] if forest is None else [(0, forest.up, 1), (forest.up, forest.down, 0)]
+    made = []
+    for begin, count, forward in ways:
+        blocks = min(count, TREE_BLOCKS)
+        made.append((blocks, (begin, count, taken, round_, forward)))
+        taken += count + blocks
+    if made:
+        before = (
+            add("sweep_forest", made[0][0], TREE_THREADS, made[0][1], -1, before, TREE_BYTES, active=active),
+        )
+    for level in filter(None, sweeps):
+        before = tuple(
+            add(kernel, count, threads, (), first, before, active=active, **lists)
+            for kernel, threads, first, count in level
+        )
+    if made:
+        before = (
+            add("sweep_forest", made[1][0], TREE_THREADS, made[1][1], -1, before, TREE_BYTES, active=active),
+        )
+    return before, taken
 
 
 def _tree_steps(

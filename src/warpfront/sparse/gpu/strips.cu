@@ -2,6 +2,7 @@
 //
 // One block of 256 threads owns 32 rows (item.row..) of columns col..end of a front, all of them in shared memory:
 // S, column-major, pitch 36. Strip `index` < e0 also owns the diagonal block of panel `index` of the chunk.
+// Where the fully summed columns are one chunk (item.e1), the strip assembles its rows itself; otherwise assemble.cu has.
 // For each panel p before its own diagonal block, a strip waits for the published block, forms its rows
 //   L = S_p M,   M = P inv(L_pp)^T inv(D_p)   (P: the interchanges inside the diagonal block),
 // writes them to the panel, announces them, and updates its columns behind p with the rows of the strips there.
@@ -129,8 +130,75 @@ struct Strip {
   Front f;
   T *s, *m, *near, *panel, *published;
   u32 *block_done, *rows_done, base;
-  int columns;
+  int columns, written;  // columns of the chunk; rows of L end here (those that pad the front are written too)
 };
+
+// Where a strip's rows come from when it is assembled here.
+template <typename T>
+struct StripSources {
+  const Child* children;
+  const Entry* entries;
+  const i32* maps;
+  const T *values, *blocks;
+};
+
+// Describes the parts of up to kPieces children from `first` on that fall on a strip, a thread each.
+template <typename T>
+WF_DEVICE void list_strip_pieces(const Strip<T>& x, const StripSources<T>& from, Piece* pieces, int first) {
+  const int c = first + static_cast<int>(threadIdx.x), bin = x.item.row / kPanel;
+  if (threadIdx.x >= kPieces || c >= x.f.child1) return;
+  const Child child = from.children[c];
+  const i32* range = from.maps + child.range;
+  const int end = range[bin + 1];
+  pieces[threadIdx.x] = {child.block, child.map, child.below, range[bin], end, 0,
+                         min_of(end, range[(x.columns + kPanel - 1) / kPanel]), 0};
+}
+
+// A strip's rows of all fully summed columns: entries of A, then the children in ascending order.
+// Barriers: zeroed and listed | entries entered | each child added | the next list written.
+template <typename T>
+WF_DEVICE void assemble_strip(const Strip<T>& x, const StripSources<T>& from, Piece* pieces, int words) {
+  constexpr int kGroups = kStripThreads / kWarp, kBatch = 16;
+  const int thread = threadIdx.x, lane = thread % kWarp, group = thread / kWarp, rows = x.item.last - x.item.row;
+  list_strip_pieces(x, from, pieces, x.f.child0);
+  for (int e = thread; e < words; e += kStripThreads) x.s[e] = T(0);
+  __syncthreads();
+  for (i64 e = x.f.entry0 + thread; e < x.f.entry1; e += kStripThreads) {
+    const Entry entry = from.entries[e];
+    const int row = entry.row - x.item.row;
+    if (row >= 0 && row < rows) x.s[entry.col * kPitch + row] = from.values[entry.slot];
+  }
+  __syncthreads();
+  for (int c = x.f.child0; c < x.f.child1; ++c) {
+    const int at = (c - x.f.child0) % kPieces;
+    if (at == 0 && c != x.f.child0) {
+      __syncthreads();
+      list_strip_pieces(x, from, pieces, c);
+      __syncthreads();
+    }
+    const Piece piece = pieces[at];
+    if (piece.ra == piece.rb || piece.cb == 0) continue;
+    const i32* map = from.maps + piece.map;
+    const T* block = from.blocks + piece.block;
+    const int i = piece.ra + lane, row = i < piece.rb ? map[i] - x.item.row : -1;
+    const bool live = row >= 0 && row < rows;
+    for (int base = group; base < piece.cb; base += kGroups * kBatch) {
+      T v[kBatch];
+      int into[kBatch];
+      WF_UNROLL
+      for (int q = 0; q < kBatch; ++q) {
+        const int j = base + q * kGroups;
+        const bool inside = live && j < piece.cb && i >= j;
+        into[q] = inside ? map[j] : x.columns;
+        v[q] = inside ? block[packed_at(piece.below, j) + i] : T(0);
+      }
+      WF_UNROLL
+      for (int q = 0; q < kBatch; ++q)
+        if (into[q] < x.columns) x.s[into[q] * kPitch + row] += v[q];
+    }
+    __syncthreads();
+  }
+}
 
 // Rows of L for panel p: S_p M, 16 rows x 8 columns a warp; to S and to the panel.
 template <typename T>
@@ -144,7 +212,7 @@ WF_DEVICE void form_rows(const Strip<T>& x, int p) {
   for (int e = 0; e < 4; ++e) {
     const int i = i0 + tile_row(e), n = n0 + tile_col(e), col = p * kPanel + n, row = x.item.row + i;
     rows[n * kPitch + i] = acc[0][e];
-    if (row < x.item.last && col < x.columns) x.panel[static_cast<i64>(x.item.col + col) * x.f.ld + row] = acc[0][e];
+    if (row < x.written && col < x.columns) x.panel[static_cast<i64>(x.item.col + col) * x.f.ld + row] = acc[0][e];
   }
 }
 
@@ -162,7 +230,12 @@ WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count, const
       const int row = x.item.col + (q0 + b) * kPanel + n, left = x.item.end - row;
       const bool inside = left > 0 && p * kPanel + k < x.columns;
       const T* from = x.panel + (inside ? static_cast<i64>(x.item.col + p * kPanel + k) * x.f.ld + row : 0);
-      cp_async16(x.near + b * kBlockSize + k * kPitch + n, from, inside ? static_cast<u32>(min_of(kPer, left) * sizeof(T)) : 0u);
+      T* to = x.near + b * kBlockSize + k * kPitch + n;
+      if (inside && left < kPer) {  // the row behind is another strip's, and may not be there yet
+        for (int q = 0; q < kPer; ++q) to[q] = q < left ? from[q] : T(0);
+      } else {
+        cp_async16(to, from, inside ? 16u : 0u);
+      }
     }
     cp_async_commit();
     cp_async_wait<0>();
@@ -182,10 +255,40 @@ WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count, const
   __syncthreads();
 }
 
-// Panels before the strip's own: its rows of each are formed and announced, its columns behind updated.
+// A strip that has been assembled by a launch before, or updated by the chunks before this one.
+template <typename T>
+WF_DEVICE void load_strip(const Strip<T>& x, int owned) {
+  const int lane = threadIdx.x % kWarp;
+  for (int c = static_cast<int>(threadIdx.x) / kWarp; c < (owned + 1) * kPanel; c += kStripThreads / kWarp) {
+    const int row = x.item.row + lane, col = x.item.col + c;
+    const bool inside = row < x.item.last && c < x.columns && row >= col;
+    x.s[c * kPitch + lane] = inside ? x.panel[static_cast<i64>(col) * x.f.ld + row] : T(0);
+  }
+}
+
+// The strip's own block behind panel p, by one warp.
+template <typename T>
+WF_DEVICE void update_own(const Strip<T>& x, int p, const Diagonal<T>& d) {
+  const T* mine = x.s + p * kBlockSize;
+  T* target = x.s + x.item.index * kBlockSize;
+  WF_UNROLL_N(1)
+  for (int i0 = 0; i0 < kPanel; i0 += 16) {
+    T acc[4][4] = {};
+    multiply_scaled<4, false>(acc, mine + i0, kPitch, mine, kPitch, kPanel, d);
+    WF_UNROLL
+    for (int n = 0; n < 4; ++n)
+      for (int e = 0; e < 4; ++e) target[(8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[n][e];
+  }
+  __syncwarp();
+}
+
+// Panels before the strip's own: its rows of each are formed and announced, its columns behind updated. The last one's
+// columns are the strip's own block, which the warp updates that eliminates it: all others wait for that, and the warp that
+// announces the rows waits for their stores, so it is another one.
 template <typename T>
 WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int owned) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, index = x.item.index;
+  if (index == 0) __syncthreads();
   for (int p = 0; p < index && p < blocks; ++p) {
     if (thread == 0) signal_wait(x.block_done + p, x.base + 1);
     __syncthreads();
@@ -200,20 +303,25 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
     __syncthreads();
     form_rows(x, p);
     __syncthreads();
-    if (index < blocks && thread == 0) signal_set(x.rows_done + index, x.base + p + 1);
-    for (int q = p + 1; q <= owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, owned - q + 1), d);
+    if (index < blocks && thread == kStripThreads - kWarp) signal_set(x.rows_done + index, x.base + p + 1);
+    if (index < blocks && p + 1 == index) {
+      if (warp == 0) update_own(x, p, d);
+    } else {
+      for (int q = p + 1; q <= owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, owned - q + 1), d);
+    }
   }
-  __syncthreads();
 }
 
 template <typename T, bool Pivoting>
 __global__ void __launch_bounds__(kStripThreads)
-    eliminate_strips(const Item* items, const Front* fronts, const T* rule, T* panels, T* diagonal, i32* pivots,
+    eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
+                     const T* values, const T* blocks_of_children, const T* rule, T* panels, T* diagonal, i32* pivots,
                      T* published, u32* flags, i32* stats) {
   WF_DYNAMIC_SHARED(memory);
   __shared__ typename ScratchOf<Pivoting, T>::type scratch;
   __shared__ Diagonal<T> d;
   __shared__ i32 order[kPanel];
+  __shared__ Piece pieces[kPieces];
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
   Strip<T> x;
   x.item = items[blockIdx.x], x.f = fronts[x.item.front];
@@ -222,11 +330,12 @@ __global__ void __launch_bounds__(kStripThreads)
   x.panel = panels + x.f.panel, x.published = published + x.f.work + static_cast<i64>(first) * kPublished;
   x.block_done = flags + x.f.flag + 2 * first, x.rows_done = x.block_done + blocks;
   x.base = 64 * flags[0], x.columns = x.item.end - x.item.col;
-  for (int c = warp; c < (owned + 1) * kPanel; c += kStripThreads / kWarp) {
-    const int row = x.item.row + lane, col = x.item.col + c;
-    const bool inside = row < x.item.last && c < x.columns && row >= col;
-    x.s[c / kPanel * kBlockSize + c % kPanel * kPitch + lane] =
-        inside ? x.panel[static_cast<i64>(col) * x.f.ld + row] : T(0);
+  x.written = x.item.last == x.f.rows ? x.f.ld : x.item.last;
+  if (x.item.e1 != 0) {
+    const StripSources<T> from = {children, entries, maps, values, blocks_of_children};
+    assemble_strip(x, from, pieces, (owned + 1) * kBlockSize);
+  } else {
+    load_strip(x, owned);
   }
   for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
@@ -234,30 +343,15 @@ __global__ void __launch_bounds__(kStripThreads)
   i32* block_pivots = pivots + 2 * (x.f.first + k0);
   i32* block_stats = stats + kStats * (x.f.stat + first + index);
   T* to = x.published + static_cast<i64>(index) * kPublished;
-  // Turn 0 is a rehearsal on the identity while the strips before are at work: the code of the elimination is in the
-  // multiprocessor's cache when its turn comes, for which all others wait. What it writes is written again. (A loop, so that
-  // both turns run the same instructions.)
-  WF_UNROLL_N(1)
-  for (int turn = index > 0 ? 0 : 1; turn < 2; ++turn) {
-    T* block = x.m;
-    if (turn == 1) {
-      follow_strips(x, d, blocks, owned);
-      block = x.s + index * kBlockSize;
-    }
-    // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
-    if (index >= blocks || warp != 0) continue;
-    if (turn == 0) {
-      for (int k = 0; k < kPanel; ++k) block[k * kPitch + lane] = T(k == lane);
-      __syncwarp();
-    }
-    eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to, [&] {
-      __syncwarp();
-      if (turn == 1 && lane == 0) signal_set(x.block_done + index, x.base + 1);
-    });
-    __syncwarp();
-  }
+  follow_strips(x, d, blocks, owned);
+  // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
   if (index >= blocks || warp != 0) return;
   T* block = x.s + index * kBlockSize;
+  eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to, [&] {
+    __syncwarp();
+    if (lane == 0) signal_set(x.block_done + index, x.base + 1);
+  });
+  __syncwarp();
   for (int k = 0; k < size; ++k)
     if (lane < size) x.panel[static_cast<i64>(k0 + k) * x.f.ld + k0 + lane] = lane == k ? T(1) : block[k * kPitch + lane];
   if (lane < size) block_pivots[2 * lane] += k0;

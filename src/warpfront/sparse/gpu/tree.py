@@ -98,21 +98,20 @@ def plan_tree(
         backward = made + backward
     tickets = np.zeros(len(forward) + len(backward), ITEM)
     tickets["front"], tickets["last"] = np.array(forward + backward, np.int32).T
-    lists, sources = _row_lists(plan, rows, below_ptr, maps, member)
+    lists, sources = _row_lists(plan, rows, below_ptr, maps)
     cells = FIRST_CELL + 2 * count + roots.size
     most_rows = int(rows[member].max())
     return TreePlan(tickets, items, lists, sources, len(forward), len(backward), cells, most_rows, member)
 
 
 def _row_lists(
-    plan: FrontPlan, rows: NDArray[Any], below_ptr: NDArray[Any], maps: NDArray[Any], member: NDArray[Any]
+    plan: FrontPlan, rows: NDArray[Any], below_ptr: NDArray[Any], maps: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     from warpfront.sparse.gpu import _gather_kernels as kernels
 
     rows = np.ascontiguousarray(rows, np.int64)
     depth = np.zeros(rows.size, np.int64)
     kernels.row_depths(rows, plan.child_ptr, plan.child_ind, below_ptr, maps, depth)
-    depth[~member] = 0
     words = depth * (-(-rows // 32) * 32)
     ends = np.cumsum(words)
     at = ends - words

@@ -11,12 +11,6 @@ namespace wf {
 enum : int { kTreeThreads = 128, kTreeRows = 160, kTreePitch = 34, kTreeWords = 32 * 162, kFinishers = 32 };
 enum : int { kTicket, kDown, kMeasured, kJudged, kActive, kCells = 8 };  // cells; those of the items follow
 
-// Where a front's rows find their children's contributions: rows rounded up to 32 side by side, `depth` words a row.
-struct RowList {
-  i64 at;
-  i32 depth, unused;
-};
-
 // Work of a team. Item (front.cuh): fronts front..last, row = children, col = its cell `up`, end = the cell its forward sweep
 // signals, e0 = the cell its backward sweep waits for, e1 = its cell `down`, index = 1 for a root.
 // A part of a tree (tree_forest.cu) has no `perm`: `source` is in the order of the factor, and so is the solution, x alone; its
