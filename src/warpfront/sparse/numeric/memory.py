@@ -26,7 +26,7 @@ TILE_WORDS = 192 * 256
 WORK_ROWS = 256
 SMALL = 64  # as in _walk_kernels
 SYNC_WORDS = 96
-SPARE = 1 << 19
+SPARE = 1 << 27
 
 
 ROOT_AT = 4  # entry of FactorState.limits
@@ -57,17 +57,18 @@ NO_ROOM = Room(0, 0, 0, 0, 0, 0)
 
 
 def planned_room(symbolic: Symbolic) -> Room:
-    """Room a factorisation with delayed pivots starts with: a tenth of the plan; up to SPARE words as much again.
+    """Room a factorisation with delayed pivots starts with: for the factor as much again, up to SPARE words.
 
-    A repeat costs a whole factorisation, and the few megabytes that most interior-point systems need do not.
+    A repeat costs a whole factorisation, and one delayed column moves the panels of all fronts it passes to the room.
+    What is not touched of it takes no memory: the system gives pages when they are written.
     """
     plan, n = symbolic.plan, symbolic.n
     panel, ind = int(plan.panel_ptr[-1]), int(plan.front_ptr[-1])
     panel = max(panel // 10 + 8 * n // 10 + 1024, min(panel, SPARE))
     ind = max(ind // 10 + n // 10 + 64, min(ind, SPARE // 8))
     pivot = max(n // 5 + 64, min(n, SPARE // 8))
-    stack = max(symbolic.stack_words // 10 + 4096, min(symbolic.stack_words, SPARE // 8))
-    root = max(symbolic.root_words // 10 + 1024, min(symbolic.root_words, SPARE // 8))
+    stack = symbolic.stack_words // 10 + 4096
+    root = symbolic.root_words // 10 + 1024
     return Room(panel, ind, pivot, stack, root, symbolic.max_front // 4 + 32)
 
 
@@ -177,7 +178,8 @@ def _layout(
 
 
 def planned_bytes(symbolic: Symbolic, dtype: DTypeLike, threads: int, room: Room) -> dict[str, int]:
-    """Bytes of each array of the `FactorState` that `allocate` makes."""
+    """Bytes of each array of a `FactorState` that are used if no pivot is delayed."""
+    room = room._replace(panel=0, ind=0, pivot=0)
     shapes, limits = _layout(symbolic, threads, room, symbolic.general is not None)
     sizes = {
         name: int(np.prod(shape)) * np.dtype(dtype if kind is None else kind).itemsize
@@ -187,5 +189,17 @@ def planned_bytes(symbolic: Symbolic, dtype: DTypeLike, threads: int, room: Room
 
 
 def state_bytes(state: FactorState) -> int:
-    """Bytes of every buffer."""
-    return sum(int(array.nbytes) for array in state)
+    """Bytes of every buffer, without what no delayed pivot has used of the room for them."""
+    from warpfront.sparse.numeric import _team_kernels as team
+
+    def unused(words: int, counter: int, bytes_each: int) -> int:
+        return max(0, words - int(state.sync[counter])) * bytes_each
+
+    item = state.panel.itemsize
+    sides = 2 if state.upper.size else 1
+    return (
+        sum(int(array.nbytes) for array in state)
+        - unused(state.panel.size, team.PANEL_OVER, item * sides)
+        - unused(state.ind.size, team.IND_OVER, 4 * sides)
+        - unused(state.kind.size, team.PIVOT_OVER, 2 * item + 1)
+    )
