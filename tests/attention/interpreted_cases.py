@@ -72,8 +72,8 @@ PREFILL = {
 }  # fmt: skip
 
 
-PREFILL_NOW = ("half precision", "window around", "bias, cap, causal", "more queries than keys", "one query", "one loop, window",
-               "descriptors, heads first", "not finite, window")  # fmt: skip
+PREFILL_NOW = ("half precision", "window around", "bias, cap, causal", "more queries than keys", "one query",
+               "one loop, window", "descriptors, heads first", "not finite, window")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", some_now(PREFILL, PREFILL_NOW))
