@@ -10,10 +10,10 @@ from warpfront.dense._lu_blocked import row_order
 
 def test_plan():
     alone = plan.plan_panel("float32", 500, 32, True)
-    assert (alone.expression, alone.ranks, alone.threads) == ("lu_panel<float, 4, 32, 0>", 1, 128)
-    assert plan.plan_panel("float32", 100, 32, True).threads == 32
+    assert (alone.expression, alone.ranks, alone.threads) == ("lu_panel<float, 1, 32, 0>", 1, 512)
+    assert plan.plan_panel("float32", 100, 32, True).threads == 128
     shared = plan.plan_panel("float64", 2048, 32, True)
-    assert (shared.expression, shared.ranks, shared.threads) == ("lu_panel<double, 2, 32, 1>", 8, 128)
+    assert (shared.expression, shared.ranks, shared.threads) == ("lu_panel<double, 1, 32, 1>", 8, 256)
     assert plan.plan_panel("float32", 600, 32, True).ranks == 5
     assert plan.plan_panel("float32", 8192, 32, False).expression == "lu_panel<float, 4, 32, 2>"
     assert plan.plan_panel("float64", 4100, 16, True).expression == "lu_panel<double, 4, 16, 1>"
@@ -52,10 +52,10 @@ def launched(runner, name, *args, shared_bytes=0):
 @pytest.mark.parametrize(
     ("dtype", "n", "first", "wide", "shape", "way", "ranks", "threads", "batch"),
     [
-        ("float32", 150, 0, 32, (4, 32), plan.ALONE, 1, 64, 1),
-        ("float32", 90, 40, 32, (4, 32), plan.ALONE, 1, 32, 2),
-        ("float64", 40, 20, 20, (2, 32), plan.ALONE, 1, 32, 1),
-        ("float64", 150, 10, 32, (2, 32), plan.ALONE, 1, 96, 1),
+        ("float32", 150, 0, 32, (1, 32), plan.ALONE, 1, 160, 1),
+        ("float32", 90, 40, 32, (1, 32), plan.ALONE, 1, 64, 2),
+        ("float64", 40, 20, 20, (1, 32), plan.ALONE, 1, 32, 1),
+        ("float64", 150, 10, 32, (4, 32), plan.CLUSTER, 1, 64, 1),
         ("float32", 90, 10, 32, (1, 32), plan.GRID, 3, 32, 1),
         ("float64", 90, 10, 32, (1, 32), plan.CLUSTER, 3, 32, 2),
         ("float64", 120, 10, 32, (2, 32), plan.CLUSTER, 2, 32, 1),
@@ -92,13 +92,13 @@ def test_panel_on_the_host(dtype, n, first, wide, shape, way, ranks, threads, ba
 
 @pytest.mark.simt
 def test_lists_of_moves_follow_one_another():
-    n, first, runner = 80, 8, kernels("float32", 4, 32, plan.ALONE)
+    n, first, runner = 80, 8, kernels("float32", 1, 32, plan.ALONE)
     given = np.random.default_rng(3).standard_normal((n, n)).astype(np.float32)
     a, pivots = np.ascontiguousarray(given.T), np.arange(1, n + 1, dtype=np.int32)
     moves, zero = np.full((2, 128), -9, np.int32), np.zeros(64, np.uint32)
     for k, (at, wide) in enumerate(((first, 32), (first + 32, 20))):  # two panels; nothing between them
         launched(
-            runner[0], runner[1], (1, 1), 32, [a, n * n, n, at, wide, pivots, moves[k : k + 1], zero, zero]
+            runner[0], runner[1], (1, 1), 96, [a, n * n, n, at, wide, pivots, moves[k : k + 1], zero, zero]
         )
     launched(runner[0], runner[2], (2, 1), 128, [a, n * n, n, first, 52, 0, n, moves, 2, 0])
     order = row_order(pivots)
@@ -107,14 +107,31 @@ def test_lists_of_moves_follow_one_another():
 
 
 @pytest.mark.simt
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_first_of_equal_entries_is_the_pivot(dtype):
+    n, runner = 96, kernels(dtype, 1, 32, plan.CLUSTER)
+    given = np.random.default_rng(0).integers(-2, 3, (1, n, n)).astype(dtype)
+    plain, scale = given[0, :, :2].copy(), 2.0**-130 if dtype == "float32" else 2.0**-1040
+    given[0, :, 1] *= scale  # a pivot whose reciprocal is out of range
+    a, pivots = np.ascontiguousarray(given.transpose(0, 2, 1)), np.zeros((1, n), np.int32)
+    moves, counter = np.full((1, 128), -9, np.int32), np.zeros(1, np.uint32)
+    box = np.zeros(plan.scratch(n, 1, dtype, n)[1], np.uint8)
+    launched(runner[0], runner[1], (3, 1), 32, [a, n * n, n, 0, 2, pivots, moves, box, counter])
+    wanted, swaps = scipy.linalg.lu_factor(plain)
+    wanted[:2, 1] *= scale
+    assert np.array_equal(pivots[0, :2] - 1, swaps[:2])
+    assert np.allclose(a[0].T[:, :2], wanted, rtol=1e-5, atol=0)
+
+
+@pytest.mark.simt
 def test_a_zero_column_is_left_and_a_nan_stays():
-    n, runner = 40, kernels("float32", 4, 32, plan.ALONE)
+    n, runner = 40, kernels("float32", 1, 32, plan.ALONE)
     given = np.random.default_rng(0).standard_normal((2, n, n)).astype(np.float32)
     given[0, :, 5] = 0
     given[1, 7, 3] = np.nan
     a, pivots = np.ascontiguousarray(given.transpose(0, 2, 1)), np.zeros((2, n), np.int32)
     moves, zero = np.full((2, 128), -9, np.int32), np.zeros(64, np.uint32)
-    launched(runner[0], runner[1], (1, 2), 32, [a, n * n, n, 0, 32, pivots, moves, zero, zero])
+    launched(runner[0], runner[1], (1, 2), 64, [a, n * n, n, 0, 32, pivots, moves, zero, zero])
     assert a[0, 5, 5] == 0
     assert np.isfinite(a[0, :32]).all()
     assert np.isnan(a[1]).any()

@@ -80,8 +80,8 @@ def _outcomes(found: DeviceLU, check: str, errors: Any, method: str) -> list[Den
 def _screened(found: DeviceLU) -> Any:
     """Condition estimates where the pivots give reason for one, else NaN."""
     result = np.full(len(found.lu), np.nan)
-    if found.doubtful.any():
-        result[found.doubtful] = found.rcond[found.doubtful]
+    for b in np.flatnonzero(found.doubtful):
+        result[b] = found.condition(int(b))
     return result
 
 

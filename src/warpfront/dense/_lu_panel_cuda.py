@@ -30,12 +30,11 @@ SOURCE = Path(__file__).parent / "lu_panel.cu"
 ALONE, CLUSTER, GRID = 0, 1, 2
 MAX_RANKS, MAX_SLOTS = 8, 64
 WIDTH, NARROW = 32, 16  # columns of a panel; narrower where a thread's rows would not fit its registers
-# Threads of a block, rows a thread, columns: 128 registers of data at most. Few warps with several rows each search,
-# publish and read a column for less than many with one.
-ALONE_SHAPE = {"float32": (128, 4, WIDTH), "float64": (256, 2, WIDTH)}
+# Threads of a block, rows a thread, columns: 128 registers of data at most.
+ALONE_SHAPE = {"float32": (512, 1, WIDTH), "float64": (512, 1, WIDTH)}
 SHAPES = {
-    "float32": ((128, 1, WIDTH), (128, 2, WIDTH), (128, 4, WIDTH), (256, 4, WIDTH), (256, 8, NARROW)),
-    "float64": ((128, 1, WIDTH), (128, 2, WIDTH), (256, 2, WIDTH), (256, 4, NARROW)),
+    "float32": ((128, 1, WIDTH), (256, 1, WIDTH), (256, 2, WIDTH), (256, 4, WIDTH), (256, 8, NARROW)),
+    "float64": ((128, 1, WIDTH), (256, 1, WIDTH), (256, 2, WIDTH), (256, 4, NARROW)),
 }
 MAX_ORDER = {"float32": 16384, "float64": 8192}
 MAX_ORDER_SOLVE = 16384  # two integers a row in shared memory
@@ -114,7 +113,7 @@ def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
         found.append((SOURCE, tuple(f"lu_panel<{kind}, {r}, {w}, {way}>" for kind, r, w in shapes), least))
     names = [f"lu_panel<{CUDA_TYPES[d]}, {r}, {w}, {ALONE}>" for d, (_, r, w) in ALONE_SHAPE.items()]
     names += [
-        f"lu_rows<{CUDA_TYPES[d]}, {w}>" for d, all_ in SHAPES.items() for w in sorted({s[1] for s in all_})
+        f"lu_rows<{CUDA_TYPES[d]}, {w}>" for d, all_ in SHAPES.items() for w in sorted({s[2] for s in all_})
     ]
     names += [f"lu_triangle<{kind}, {upper}>" for kind in CUDA_TYPES.values() for upper in ("false", "true")]
     return [*found, (SOURCE, (*names, "lu_order"), 75)]

@@ -30,7 +30,7 @@
 
 namespace wf {
 
-[[maybe_unused]] constexpr int kPanelWarps = 8;  // of a block at most
+[[maybe_unused]] constexpr int kPanelWarps = 16;  // of a block at most
 [[maybe_unused]] constexpr int kPanelSlots = 64;  // warps of all blocks at most
 [[maybe_unused]] constexpr int kList = 128;  // integers of one list of moves: 4 of the widest panel's columns
 [[maybe_unused]] constexpr int kRowsThreads = 128;
@@ -39,32 +39,77 @@ namespace wf {
 template <typename T>
 WF_DEVICE T magnitude(T a) { return a < T(0) ? -a : a; }
 
-// Largest value of a warp, its first index among equals, NaN above all: what warp_arg_max finds, by fewer steps where the
-// processor reduces integers (a non-negative float orders as its bits do).
-WF_DEVICE indexed<float> first_largest(indexed<float> own) {
-#if defined(WARPFRONT_SIMT) || WF_ARCH < 800
-  return warp_arg_max(own);
+// A search over a warp in two steps, so that other work fits between: the bits of an absolute value order as it does, NaN
+// above all. own: this lane's largest entry and its place, kNone without one.
+template <typename T>
+struct search {
+  indexed<T> own;
+  u32 high, low, top;
+};
+
+WF_DEVICE u32 high_bits(float a) { return __float_as_uint(a) & 0x7fffffffu; }
+WF_DEVICE u32 high_bits(double a) { return static_cast<u32>(__double2hiint(a)) & 0x7fffffffu; }
+WF_DEVICE u32 low_bits(float) { return 0u; }
+WF_DEVICE u32 low_bits(double a) { return static_cast<u32>(__double2loint(a)); }
+
+WF_DEVICE u32 warp_max_bits(u32 v) {
+#if defined(WARPFRONT_SIMT) || WF_ARCH >= 800
+  return __reduce_max_sync(kFullMask, v);
 #else
-  const u32 key = own.index == kNone ? 0u : __float_as_uint(own.value) & 0x7fffffffu;
-  const u32 top = __reduce_max_sync(kFullMask, key);
-  const u32 index = __reduce_min_sync(kFullMask, key == top ? static_cast<u32>(own.index) : static_cast<u32>(kNone));
-  return {__uint_as_float(top), static_cast<i32>(index)};
+  for (int d = kWarp / 2; d > 0; d >>= 1) v = max_of(v, __shfl_xor_sync(kFullMask, v, d));
+  return v;
 #endif
 }
 
-WF_DEVICE indexed<double> first_largest(indexed<double> own) {
-#if defined(WARPFRONT_SIMT) || WF_ARCH < 800
-  return warp_arg_max(own);
+template <typename T>
+WF_DEVICE search<T> begin_search(indexed<T> own) {
+  search<T> s;
+  s.own = own;
+  s.high = own.index == kNone ? 0u : high_bits(own.value);
+  s.low = low_bits(own.value);
+  s.top = warp_max_bits(s.high);
+  return s;
+}
+
+// The lane that holds the largest, the first place among equals; one without a place where no lane has any.
+template <typename T>
+WF_DEVICE int end_search(const search<T>& s) {
+  u32 who = __ballot_sync(kFullMask, s.high == s.top && s.own.index != kNone);
+  if ((who & (who - 1)) != 0) {  // the same for all lanes
+    const bool level = s.high == s.top && s.own.index != kNone;
+    const u32 low = warp_max_bits(level ? s.low : 0u);
+    const bool equal = level && s.low == low;
+    const u32 first = ~warp_max_bits(equal ? ~static_cast<u32>(s.own.index) : 0u);
+    who = __ballot_sync(kFullMask, equal && static_cast<u32>(s.own.index) == first);
+  }
+  return who == 0 ? 0 : __ffs(static_cast<int>(who)) - 1;
+}
+
+// About 1 / a, to the last bit or so; a is not near the ends of its range.
+WF_DEVICE float reciprocal(float a) {
+#ifdef WARPFRONT_SIMT
+  return 1.0f / a;
 #else
-  const u64 bits = own.index == kNone ? 0ull : static_cast<u64>(__double_as_longlong(own.value)) & 0x7fffffffffffffffull;
-  const u32 high = static_cast<u32>(bits >> 32), low = static_cast<u32>(bits);
-  const u32 top = __reduce_max_sync(kFullMask, high);
-  const u32 next = __reduce_max_sync(kFullMask, high == top ? low : 0u);
-  const bool mine = high == top && low == next;
-  const u32 index = __reduce_min_sync(kFullMask, mine ? static_cast<u32>(own.index) : static_cast<u32>(kNone));
-  return {__longlong_as_double(static_cast<i64>(static_cast<u64>(top) << 32 | next)), static_cast<i32>(index)};
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return fmaf(r, fmaf(-a, r, 1.0f), r);
 #endif
 }
+
+WF_DEVICE double reciprocal(double a) {
+#ifdef WARPFRONT_SIMT
+  return 1.0 / a;
+#else
+  double r;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(a));
+  r = fma(r, fma(-a, r, 1.0), r);
+  r = fma(r, fma(-a, r, 1.0), r);
+  return fma(r, fma(-a, r, 1.0), r);
+#endif
+}
+
+WF_DEVICE bool near_the_ends(float a) { return !(a > 1e-36f && a < 1e36f); }
+WF_DEVICE bool near_the_ends(double a) { return !(a > 1e-300 && a < 1e300); }
 
 // Candidates of one column, twice: a warp's row, and a pair of its largest entry and that entry's place (-1: none).
 template <typename T, int W, int Slots>
@@ -85,47 +130,56 @@ WF_DEVICE void write_row(T* to, const T (&from)[W]) {
   }
 }
 
-// The winner among `count` candidates, and its slot.
+// The place of the winner among `count` candidates, and its slot.
 template <typename T, int W, int Slots>
 WF_DEVICE i32 winner(const candidates<T, W, Slots>& mail, int half, int count, int& slot) {
   const int lane = lane_id();
   indexed<T> own = {T(-1), kNone};
-  slot = lane;
+  int mine = lane;
   WF_UNROLL
   for (int at = 0; at < Slots; at += kWarp)
     if (lane + at < count) {
       const pack<T> key = mail.key[half][lane + at];
       const indexed<T> other = {key.v[0], key.v[1] < T(0) ? kNone : static_cast<i32>(key.v[1])};
-      if (at > 0 && beats(other, own)) slot = lane + at;
-      if (at == 0 || beats(other, own)) own = other;
+      if (at == 0 || beats(other, own)) {
+        own = other;
+        mine = lane + at;
+      }
     }
-  const indexed<T> best = first_largest(own);
-  const u32 who = __ballot_sync(kFullMask, own.index == best.index);
-  slot = __shfl_sync(kFullMask, slot, __ffs(static_cast<int>(who)) - 1);
-  return best.index;
+  const int who = end_search(begin_search(own));
+  slot = __shfl_sync(kFullMask, mine, who);
+  return __shfl_sync(kFullMask, own.index, who);
 }
 
-// A warp's candidate for the column that stands in entry 0: its key, and in `to` its row, 0 where columns are finished.
+// This lane's largest entry of the column that stands in entry 0, among places from j on.
 template <typename T, int R, int W>
-WF_DEVICE pack<T> offer(const T (&v)[R][W], const i32 (&place)[R], T* to, int j) {
-  const int lane = lane_id();
+WF_DEVICE indexed<T> largest(const T (&v)[R][W], const i32 (&place)[R], int j) {
   indexed<T> best = {T(-1), kNone};
   WF_UNROLL
   for (int r = 0; r < R; ++r) {
     const indexed<T> own = {magnitude(v[r][0]), place[r]};
     if (place[r] >= j && beats(own, best)) best = own;
   }
-  best = first_largest(best);
-  WF_UNROLL
-  for (int r = 0; r < R; ++r)
-    if (place[r] == best.index) write_row<T, W>(to, v[r]);
-  __syncwarp();
+  return best;
+}
+
+// A warp's candidate: its row in `to`, 0 where columns are finished, and its key, which all lanes get.
+template <typename T, int R, int W>
+WF_DEVICE pack<T> offer(const T (&v)[R][W], const i32 (&place)[R], const search<T>& found, T* to, int j) {
+  const int lane = lane_id(), who = end_search(found);
+  if (lane == who) {
+    WF_UNROLL
+    for (int r = 0; r < R; ++r)
+      if (place[r] == found.own.index) write_row<T, W>(to, v[r]);
+  }
+  __syncwarp();  // the row, before other lanes clear its end
+  const i32 index = __shfl_sync(kFullMask, found.own.index, who);
   if (lane < W && lane >= W - j) to[lane] = T(0);
   pack<T> key;
   WF_UNROLL
   for (int e = 0; e < static_cast<int>(16 / sizeof(T)); ++e) key.v[e] = T(0);
-  key.v[0] = best.value;
-  key.v[1] = best.index == kNone ? T(-1) : static_cast<T>(best.index);
+  key.v[0] = __shfl_sync(kFullMask, found.own.value, who);
+  key.v[1] = index == kNone ? T(-1) : static_cast<T>(index);
   return key;
 }
 
@@ -142,34 +196,41 @@ WF_DEVICE void send(candidates<T, W, kPanelSlots>& mail, const T* stage, pack<T>
   if (lane < ranks) send16(&mail.key[half][slot], static_cast<u32>(lane), arrived, key);
 }
 
-// One column: the row at `row` becomes the pivot's; every row below loses its multiple and all turn by one entry.
+// One column: the row at `row` becomes the pivot's; every row below loses its multiple and all turn by one entry. The
+// search in the next column begins as soon as that column is known.
 template <typename T, int R, int W>
-WF_DEVICE void eliminate(T (&v)[R][W], i32 (&place)[R], const T* pivot_row, i32 row, int j) {
+WF_DEVICE search<T> eliminate(T (&v)[R][W], i32 (&place)[R], const T* pivot_row, i32 row, int j) {
   constexpr int Each = 16 / static_cast<int>(sizeof(T));
   const pack<T>* const packs = reinterpret_cast<const pack<T>*>(pivot_row);
-  const T pivot = pivot_row[0];
+  const pack<T> head = packs[0];
+  const T pivot = head.v[0], size = magnitude(pivot);
+  const bool divide = near_the_ends(size);  // the same for all
+  const T inverse = divide ? T(0) : reciprocal(pivot);
   T factor[R], last[R];
   WF_UNROLL
   for (int r = 0; r < R; ++r) {
-    if (place[r] == row)
-      place[r] = j;
-    else if (place[r] == j)
-      place[r] = row;
+    const i32 at = place[r];
+    place[r] = at == row ? j : at == j ? row : at;
     const bool below = place[r] > j && pivot != T(0);
-    factor[r] = below ? v[r][0] / pivot : T(0);
-    last[r] = below ? factor[r] : v[r][0];
+    T l = v[r][0] * inverse;
+    if (divide) l = v[r][0] / pivot;
+    factor[r] = below ? l : T(0);
+    last[r] = below ? l : v[r][0];
+    v[r][0] = v[r][1] - factor[r] * head.v[1];
   }
+  const search<T> next = begin_search(largest<T, R, W>(v, place, j + 1));
   WF_UNROLL
   for (int k = 0; k < W / Each; ++k) {
-    const pack<T> held = packs[k];
+    const pack<T> held = k == 0 ? head : packs[k];
     WF_UNROLL
-    for (int w = k == 0 ? 1 : k * Each; w < (k + 1) * Each; ++w) {
+    for (int w = k == 0 ? 2 : k * Each; w < (k + 1) * Each; ++w) {
       WF_UNROLL
       for (int r = 0; r < R; ++r) v[r][w - 1] = v[r][w] - factor[r] * held.v[w % Each];
     }
   }
   WF_UNROLL
   for (int r = 0; r < R; ++r) v[r][W - 1] = last[r];
+  return next;
 }
 
 // Past the last column of a narrow panel rows only turn.
@@ -190,7 +251,7 @@ WF_DEVICE void turn(T (&v)[R][W]) {
 // moves: [batch][kList], written: pairs of a row and what it receives; 0 .. W - 1 the pivots' rows, then those they
 // displaced, or -1. box: mailboxes of way_grid, else unused. counter: [batch], 0; for way_grid.
 template <typename T, int R, int W, int Way>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(Way == wf::kAlone ? 512 : 256)
     lu_panel(T* a, wf::i64 stride, wf::i32 n, wf::i32 c0, wf::i32 wide, wf::i32* pivots, wf::i32* moves, void* box, wf::u32* counter) {
   constexpr bool Cluster = Way == wf::kCluster && wf::kHasClusters, Alone = Way == wf::kAlone;
   constexpr int Slots = Alone ? wf::kPanelWarps : wf::kPanelSlots;
@@ -226,6 +287,7 @@ __global__ void __launch_bounds__(256)
     wf::cluster_barrier();
   else if (!Alone)
     wf::panel_barrier(counter + matrix, ++round, static_cast<wf::u32>(ranks));
+  wf::search<T> found = wf::begin_search(wf::largest<T, R, W>(v, place, 0));
   WF_UNROLL_N(1)
   for (int j = 0; j < W; ++j) {
     if (j >= wide) {
@@ -234,7 +296,7 @@ __global__ void __launch_bounds__(256)
     }
     const int half = j & 1;
     T* const to = Cluster ? reinterpret_cast<T*>(stage[warp]) : mail.row[half][slot];
-    const wf::pack<T> key = wf::offer<T, R, W>(v, place, to, j);
+    const wf::pack<T> key = wf::offer<T, R, W>(v, place, found, to, j);
     if (Cluster) {
       wf::send<T, W>(*reinterpret_cast<wf::candidates<T, W, wf::kPanelSlots>*>(&mail), to, key, half, slot, &arrived[half], ranks);
       wf::messages_wait(&arrived[half], static_cast<wf::u32>(j / 2 & 1));
@@ -248,7 +310,7 @@ __global__ void __launch_bounds__(256)
     }
     int best = 0;
     const wf::i32 row = wf::winner(mail, half, slots, best);
-    wf::eliminate<T, R, W>(v, place, mail.row[half][best], row, j);
+    found = wf::eliminate<T, R, W>(v, place, mail.row[half][best], row, j);
     if (rank == 0 && t == 0) pivots[matrix * n + c0 + j] = c0 + row + 1;
   }
   wf::i32* const moved = moves + matrix * wf::kList;
