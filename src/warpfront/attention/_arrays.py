@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 from warpfront.backend.arrays import library_of
 from warpfront.errors import InvalidValueError, NotSupportedError
 
-__all__ = ["Given", "HostView", "c_ordered", "empty", "host_view", "integers", "read", "same_place"]
+__all__ = [
+    "Given",
+    "HostView",
+    "c_ordered",
+    "empty",
+    "host_view",
+    "integers",
+    "read",
+    "read_only",
+    "same_place",
+]
 
 BITS = {"float16": np.uint16, "bfloat16": np.uint16, "float32": np.float32}
 
@@ -112,10 +122,11 @@ def same_place(first: Given, *others: Given) -> None:
             )
 
 
-def host_view(given: Given) -> HostView:
+def host_view(given: Given, *, written: bool = False) -> HostView:
     """Return flat storage of an array in host memory, without a copy unless a stride is negative.
 
-    16-bit types come as their bits.
+    16-bit types come as their bits. What is not to be written is read-only, whatever the caller's array is: kernels are
+    compiled for one of the two.
 
     Raises
     ------
@@ -136,10 +147,18 @@ def host_view(given: Given) -> HostView:
         x = np.ascontiguousarray(x)
     strides = tuple(step // x.itemsize for step in x.strides)
     if x.size == 0:
-        return HostView(np.empty(1, kind), x.shape, strides)
+        nothing = np.empty(1, kind)
+        return HostView(nothing if written else read_only(nothing), x.shape, strides)
     span = 1 + sum((n - 1) * step for n, step in zip(x.shape, strides, strict=True))
     flat = np.lib.stride_tricks.as_strided(x, (span,), (x.itemsize,))
-    return HostView(flat, x.shape, strides)
+    return HostView(flat if written else read_only(flat), x.shape, strides)
+
+
+def read_only(x: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written."""
+    found = x.view()
+    found.flags.writeable = False
+    return found
 
 
 def contiguous_rows(given: Given) -> None:

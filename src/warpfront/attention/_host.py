@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.attention._arrays import HostView
+from warpfront.attention._arrays import HostView, read_only
 from warpfront.attention._problem import DecodeProblem, PrefillProblem, part_count, part_keys
 from warpfront.backend import cpu, settings
 
@@ -57,7 +57,7 @@ def run_prefill(
         sizes += array.strides[-3:-1]
     table = np.array([*sizes, *lse_strides, *bias_strides], np.int64)
     coef = np.array([p.scale, p.soft_cap], np.float32)
-    flat_bias = np.zeros(1, np.float32) if bias is None else bias.flat
+    flat_bias = read_only(np.zeros(1, np.float32)) if bias is None else bias.flat
     work = p.batch * p.q_len * p.k_len * p.heads * p.head_dim
     _share(
         kernels.prefill_tasks,
@@ -167,10 +167,11 @@ def merge(
     rows = counts.shape[0]
     threads = 1 if outputs.size < _ALONE else settings.threads()
     which = np.array(kinds, np.int64)
+    parts = read_only(outputs), read_only(lses)
 
     def body(tid: int) -> None:
         begin, end = rows * tid // threads, rows * (tid + 1) // threads
-        kernels.merge_rows(outputs, lses, counts, *into, head_dim, which, begin, end)
+        kernels.merge_rows(*parts, counts, *into, head_dim, which, begin, end)
 
     cpu.run_threads(threads, body)
 
@@ -187,10 +188,9 @@ def write_tokens(
     from warpfront.attention import _decode_kernels as kernels
 
     strides = tuple(step * source.flat.itemsize for step in source.strides)
-    flat = np.ascontiguousarray(np.lib.stride_tricks.as_strided(source.flat, source.shape, strides)).reshape(
-        -1
-    )
-    none = np.zeros((1, 0), np.float32)
+    tokens = np.ascontiguousarray(np.lib.stride_tricks.as_strided(source.flat, source.shape, strides))
+    flat = read_only(tokens.reshape(-1))
+    none = read_only(np.zeros((1, 0), np.float32))
     angles = (none, none, False) if tables is None else tables
     kernels.write_tokens(flat, slots, positions, *angles, KIND[dtype], _flat(pages), *source.shape[-2:])
 

@@ -166,7 +166,7 @@ def _on_host(
         strides = (queries.strides[0], 0, *queries.strides[1:])
         queries = type(queries)(queries.flat, shape, strides)
     into = lse if q.library == "numpy" else lse.numpy()
-    flat = host_view(target).flat
+    flat = host_view(target, written=True).flat
     storage = (cache.k_pages, cache.v_pages)
     _host.run_decode(problem, queries, storage, pages[0], pages[1].astype(np.int64), flat, into)
 

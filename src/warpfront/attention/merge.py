@@ -57,8 +57,9 @@ def merge_states(outputs: Any, lses: Any) -> tuple[Any, Any]:
     if rows and head_dim:
         kind = _host.KIND[given.dtype]
         counts = np.full(rows, given.shape[0], np.int64)
-        views = [host_view(x).flat for x in (given, weights, read("out", out), read("lse", lse))]
-        _host.merge(views[0], views[1], counts, (views[2], views[3]), head_dim, (kind, kind))
+        rows_in, logs = (host_view(x).flat for x in (given, weights))
+        into = tuple(host_view(read("out", x), written=True).flat for x in (out, lse))
+        _host.merge(rows_in, logs, counts, into, head_dim, (kind, kind))  # type: ignore[arg-type]
     return out, lse
 
 

@@ -16,6 +16,7 @@ from warpfront.attention._arrays import (
     host_view,
     integers,
     read,
+    read_only,
     same_place,
 )
 from warpfront.attention._problem import PrefillProblem
@@ -235,7 +236,7 @@ def _run_on_host(
     if target.library == "numpy" and min(target.owner.strides, default=0) < 0:
         raise InvalidValueError("out must not have negative strides")
     if 0 not in target.shape:
-        views = [host_view(x) for x in (*given, target)]
+        views = [*(host_view(x) for x in given), host_view(target, written=True)]
         table = None if bias is None else _bias_view(bias)
         _host.run_prefill(problem, views[0], views[1], views[2], table, cu[0], views[3], into)
     return lse
@@ -254,7 +255,7 @@ def _bias_view(bias: Given) -> HostView:
     strides = tuple(step // 4 for step in x.strides)
     span = 1 + sum((n - 1) * step for n, step in zip(x.shape, strides, strict=True)) if x.size else 1
     flat = np.lib.stride_tricks.as_strided(x, (span,), (4,)) if x.size else np.zeros(1, np.float32)
-    return HostView(flat, x.shape, strides)
+    return HostView(read_only(flat), x.shape, strides)
 
 
 def _run_on_device(

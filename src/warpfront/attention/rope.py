@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.attention._arrays import Given, c_ordered, empty, host_view, integers, read
+from warpfront.attention._arrays import Given, c_ordered, empty, host_view, integers, read, read_only
 from warpfront.attention._host import KIND
 from warpfront.attention._problem import check_dtype, check_rotary_dim
 from warpfront.errors import InvalidValueError
@@ -116,7 +116,7 @@ def host_tables(rotation: Rotation) -> tuple[NDArray[np.float32], NDArray[np.flo
     found = []
     for table in (rotation.cos, rotation.sin):
         x = table.cpu().numpy() if hasattr(table, "cpu") else table
-        found.append(np.ascontiguousarray(x))
+        found.append(read_only(np.ascontiguousarray(x)))
     return found[0], found[1]
 
 
@@ -204,7 +204,7 @@ def apply_rope(x: Any, positions: Any, rope: Any, *, out: Any = None) -> Any:
         from warpfront.attention import _decode_kernels as kernels
 
         tables = host_tables(rotation)
-        views = host_view(given).flat, host_view(target).flat
+        views = host_view(given).flat, host_view(target, written=True).flat
         kernels.rotate_rows(*views, flat, *tables, rotation.interleaved, KIND[given.dtype], heads, head_dim)
     return target.owner
 
