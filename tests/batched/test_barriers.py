@@ -20,7 +20,11 @@ KERNELS = {
     "lu.cu": ("lu", "warp"),
     "lu_packed.cu": ("lu", "packed"),
 }
-HEADERS = [("lu_packed.cu", "plain.cuh"), ("cholesky_packed.cu", "plain.cuh")]
+HEADERS = [
+    ("lu_packed.cu", "plain.cuh"),
+    ("cholesky_packed.cu", "plain.cuh"),
+    ("lu_packed.cu", "lu_sweeps.cuh"),
+]
 # Of a header's barriers: functions that the other method calls.
 OTHERS = {"lu_packed.cu": "plain_cholesky", "cholesky_packed.cu": "plain_lu"}
 

@@ -19,8 +19,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from concurrent.futures import ProcessPoolExecutor
-from hashlib import sha256
+from concurrent.futures import ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
 from shutil import which
@@ -31,7 +30,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "batched")]
 
 from batched_measure import Bench, DryBench  # noqa: E402
 from batched_record import write_record  # noqa: E402
-from batched_variants import COUNTERS, PROFILED, STALL, STALLS, builds  # noqa: E402
+from batched_variants import COUNTERS, PROFILED, STALL, STALLS, builds, source_digest  # noqa: E402
 
 from warpfront.backend import compile as compiling  # noqa: E402
 from warpfront.batched import _batched_cuda as plans  # noqa: E402
@@ -67,11 +66,17 @@ def driver_plans(compiler="nvrtc"):
                     yield plans.BatchedProblem(method, n, nrhs, 12, dtype), variant
 
 
-def build_all(jobs):
+def build_all(jobs, seconds=60.0):
+    """Compile in parallel; what has not begun when the time is over is left out."""
     started = perf_counter()
     jobs = sorted(set(jobs), key=str)
     with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
-        done = list(pool.map(compile_one, jobs, chunksize=4))
+        waiting = [pool.submit(compile_one, job) for job in jobs]
+        wait(waiting, seconds)
+        pool.shutdown(cancel_futures=True)
+    done = [future.result() for future in waiting if not future.cancelled()]
+    if len(done) < len(jobs):
+        print(f"out of time: {len(jobs) - len(done)} not built", flush=True)
     bad = [entry for entry in done if "error" in entry]
     slow = max((entry.get("seconds", 0) for entry in done), default=0)
     spilt = [entry for entry in done if entry.get("spills") and not entry["registers_cap"]]
@@ -193,28 +198,33 @@ def jobs_of_tests():
     return [(p.source, p.expression, None, "nvrtc") for p in (plans.plan(*problem) for problem in problems)]
 
 
-def check(out, quick):
+def check(out, quick, seconds=160.0):
     """Everything that may share the GPU. Quick: builds, the driver and the profiler only."""
-    record = {"phase": "check"}
+    begin = perf_counter()
+
+    def left(until):
+        return max(1.0, until * seconds / 160 - (perf_counter() - begin))
+
+    record = {"phase": "check", "source": source_digest()}
     this = [sys.executable, str(Path(__file__).resolve()), "--driver"]
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "cuda and not slow", "-W", "default"]
     tests += ["-p", "no:cacheprovider", "tests/batched"]
     tool = which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    record["builds"] = build_all(jobs_of("nvrtc"))
+    record["builds"] = build_all(jobs_of("nvrtc"), left(60))
     running = start({"driver": this}, out)
     if Path(tool).is_file() and not quick:
         options = ("--error-exitcode", "1", "--target-processes", "all")
         api = {"memcheck": ("--report-api-errors", "no")}
         running |= start({k: [tool, "--tool", k, *options, *api.get(k, ()), *this] for k in CHECKS}, out)
     if not quick:
-        record["builds"] += build_all(jobs_of_tests())
+        record["builds"] += build_all(jobs_of_tests(), left(90))
         running |= start({"pytest": tests}, out)
-    record["builds"] += build_all(builds())
     running |= start(profiler(this), out)
-    if which("nvcc") and not quick:
-        record["builds"] += build_all(jobs_of("nvcc"))
+    if which("nvcc") and not quick and left(110) > 15:
+        record["builds"] += build_all(jobs_of("nvcc"), left(110))
         running |= start({"nvcc": [*this, "--compiler", "nvcc"]}, out)
-    record["checks"] = finish(running, out, 90)
+    record["builds"] += build_all(builds(), left(125))
+    record["checks"] = finish(running, out, left(160))
     record["profile"] = profiled(out / "profile.log")
     (out / "batched_check.json").write_text(json.dumps(record, indent=1))
     errors = [b for b in record["builds"] if "error" in b]
@@ -222,17 +232,9 @@ def check(out, quick):
     return not errors and all(c["exit"] == 0 for k, c in record["checks"].items() if k != "profile")
 
 
-def source():
-    """Digest of the room's files: what was measured."""
-    digest = sha256()
-    for file in sorted(plans.FOLDER.glob("*.[cp]*")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def measure(out, dry, deadline, only):
     bench = DryBench() if dry else Bench()
-    record = {"phase": "time", "device": bench.device(), "source": source(), "sections": {}}
+    record = {"phase": "time", "device": bench.device(), "source": source_digest(), "sections": {}}
     jobs = [] if dry else builds()
     if jobs and not compile_one(jobs[-1]).get("cached"):  # the check phase ran elsewhere
         build_all(jobs)

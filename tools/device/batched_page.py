@@ -1,16 +1,27 @@
-"""Write the measured part of docs/batched.md from the record: `python tools/device/batched_page.py [--check]`."""
+"""Write the measured part of docs/batched.md from the record.
+
+    python tools/device/batched_page.py [--check]
+    python tools/device/batched_page.py --take OUT
+
+``--take`` first makes records of what the two phases of `batched.py` left in a folder.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+
+from batched_variants import source_digest  # noqa: E402
 
 RECORD = ROOT / "benchmarks" / "records" / "nvidia-h200" / "batched_raw.json.gz"
+PROFILE = RECORD.parent / "batched_profile.json"
 PAGE = ROOT / "docs" / "batched.md"
 BEGIN, END = "<!-- records: written by tools/device/batched_page.py -->", "<!-- end of records -->"
 
@@ -51,6 +62,55 @@ def kernel_table(record):
     return lines
 
 
+def packing_table(record):
+    """Kernel time by lanes to a system, best of what was tried with as many."""
+    found = {}
+    for name, section in record["sections"].items():
+        if "planned" not in section or int(name.split(" ")[-1].split(",")[0]) > 16:
+            continue
+        row = found.setdefault(name, {})
+        for variant, samples in section["samples_us"].items():
+            if " lanes" in variant:
+                lanes = int(variant.split(" ")[0])
+                row[lanes] = min(row.get(lanes, 1e9), median(samples))
+    columns = sorted({lanes for row in found.values() for lanes in row})
+    lines = [
+        "| method, type, n, nrhs | " + " | ".join(map(str, columns)) + " |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    for name, row in found.items():
+        cells = [f"{row[lanes]:.0f}" if lanes in row else "" for lanes in columns]
+        lines.append(f"| {name.replace(',', ', ')} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def profile_table():
+    """The profiler's counters, if there are any."""
+    if not PROFILE.is_file():
+        return []
+    record = json.loads(PROFILE.read_text())
+    lines = [
+        f"The profiler on the kernels of source `{record['source']}` (one launch each, 65,536 systems; stalls in warps for",
+        "each issued instruction, those above a fifth):",
+        "",
+        "| kernel | microseconds | instructions a system | issue slots used, percent | DRAM, percent | stalls |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in record["kernels"]:
+        c = {name: float(value.replace(",", "")) for name, value in row["counters"].items()}
+        stalls = ", ".join(
+            f"{name.replace('_', ' ')} {float(value):.1f}"
+            for name, value in sorted(row["stalls"].items(), key=lambda kv: -float(kv[1]))
+            if name not in ("selected", "not_selected")
+        )
+        cells = [
+            row["kernel"], f"{c['ns'] / 1e3:.0f}", f"{c['instructions'] / 65536:.0f}", f"{c['issue %']:.0f}",
+            f"{c['dram %']:.0f}", stalls,
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
 def call_table(record):
     lines = [
         "| method | n, nrhs | batch | serial | warp | packed | packed, torch tensors | torch | CuPy | peer / ours |",
@@ -81,22 +141,49 @@ def section():
     rate = record["sections"]["copy"]["tb_per_s"]
     checks = record.get("checks", {})
     passed = ", ".join(name for name, result in checks.items() if result["exit"] == 0)
+    changed = []
+    if record["source"] != source_digest():
+        changed = [
+            "",
+            f"The kernels have changed since (`{source_digest()}`): their times are not measured yet.",
+        ]
     failed = ", ".join(name for name, result in checks.items() if result["exit"] != 0)
     return [
         f"On one {gpu.get('model', 'NVIDIA H200')}; source `{record['source']}`; record",
         f"`{RECORD.relative_to(ROOT)}`, every sample in it. A device copy moved {rate:.2f} TB/s in the same run.",
         f"Device suite and sanitizers: passed {passed}; failed {failed or 'none'}.",
+        *changed,
         "",
         "Kernel time at 65,536 systems, microseconds, medians; every output of ours was verified in FP64 (residual,",
         "factors), and all variants of a row gave the same bits:",
         "",
         *kernel_table(record),
         "",
+        "Packing: kernel time at 65,536 systems, microseconds, by lanes to a system; 32 is one system to a warp:",
+        "",
+        *packing_table(record),
+        "",
+        *profile_table(),
         "Whole calls with a synchronisation, float32, microseconds, medians: outputs allocated, work queued and waited",
         "for. Below 1 in the last column the fastest peer was ahead of the better of warp and packed:",
         "",
         *call_table(record),
     ]
+
+
+def take(out):
+    """Raw record with the checks of the same sources, the profile, and the records of the house."""
+    record = json.loads((out / "batched_time.json").read_text())
+    found = out / "batched_check.json"
+    check = json.loads(found.read_text()) if found.is_file() else {}
+    if check.get("source") == record["source"]:
+        record["checks"] = {k: v for k, v in check["checks"].items() if k != "profile"}
+        if check.get("profile"):
+            profile = {"source": check["source"], "kernels": check["profile"]}
+            (RECORD.parent / "batched_profile.json").write_text(json.dumps(profile, indent=1) + "\n")
+    RECORD.write_bytes(gzip.compress(json.dumps(record).encode(), 9, mtime=0))
+    for file in [*out.glob("batched_gpu.json"), *out.glob("batched_calls_*.json")]:
+        shutil.copy(file, RECORD.parent)
 
 
 def page():
@@ -111,4 +198,6 @@ if __name__ == "__main__":
         sys.exit(
             0 if PAGE.read_text(encoding="utf-8") == page() else "docs/batched.md is not what the record says"
         )
+    if "--take" in sys.argv:
+        take(Path(sys.argv[sys.argv.index("--take") + 1]))
     PAGE.write_text(page(), encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from warpfront.batched import _batched_cuda as plans
 from warpfront.errors import NotSupportedError
 
@@ -43,12 +45,12 @@ COUNTERS = {
 # Lanes to a system, columns in a loop and blocks to fit a multiprocessor that are tried, by method, element bytes and n;
 # the planned one and the warp kernel come besides. Decided ones are left out.
 TRIED = {
-    ("cholesky", 4, 8): [(8, 8, 1)],
-    ("cholesky", 4, 16): [(4, 4, 1), (8, 4, 1)],
+    ("cholesky", 4, 8): [(8, 8, 1), (16, 8, 1)],
+    ("cholesky", 4, 16): [(4, 4, 1), (8, 4, 1), (16, 8, 1)],
     ("cholesky", 4, 32): [(8, 8, 8), (8, 4, 12), (16, 8, 16)],
     ("cholesky", 8, 32): [(16, 8, 12), (32, 8, 1)],
-    ("lu", 4, 8): [(8, 8, 1)],
-    ("lu", 4, 16): [(4, 4, 1), (8, 4, 1)],
+    ("lu", 4, 8): [(8, 8, 1), (16, 8, 1)],
+    ("lu", 4, 16): [(4, 4, 1), (8, 4, 1), (16, 8, 1)],
     ("lu", 4, 24): [(8, 4, 1), (16, 8, 1)],
     ("lu", 4, 32): [(8, 8, 12), (16, 8, 16), (32, 8, 1)],
     ("lu", 8, 32): [(16, 8, 12), (32, 8, 1)],
@@ -99,3 +101,11 @@ def builds():
 def floor_bytes(method, n, nrhs, itemsize):
     """Each input read once, each output written once, status and pivots."""
     return itemsize * (2 * n * n + 2 * n * nrhs) + 4 + (4 * n if method == "lu" else 0)
+
+
+def source_digest():
+    """Digest of the kernel files: what was measured."""
+    digest = sha256()
+    for file in sorted(plans.FOLDER.glob("*.cu*")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]

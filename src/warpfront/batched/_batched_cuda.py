@@ -47,7 +47,7 @@ MAX_N, MAX_NRHS = 32, 8
 SERIAL_THREADS = 128
 WARP = 32
 # Variants whose sanitizer suite has not passed on a device yet.
-EXPERIMENTAL: frozenset[str] = frozenset()
+EXPERIMENTAL: frozenset[str] = frozenset({"packed"})
 # No contraction, whatever a kernel's author forgot: status and pivots must agree with the CPU.
 OPTIONS = compiling.CompileOptions(fma=False)
 
@@ -183,9 +183,14 @@ def packed_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> 
 
     stride = min(range(n * pitch, n * pitch + banks, chunk), key=crowd)
     long = max(chunks * chunk, -(-(-(-n // lanes) * lanes) // chunk) * chunk)
-    right = n * nrhs + (lanes if nrhs > 1 and n * nrhs % 32 == 0 else 0)
-    lines = 2 if method == "cholesky" else 4
-    parts = [systems * stride, systems * lines * (long + chunk), systems * right if nrhs else 1, systems * n]
+    apart = n * nrhs + (lanes if nrhs > 1 and n * nrhs % 32 == 0 else 0)
+    line = long + (chunk if nrhs == 1 else 0)
+    parts = [
+        (systems - 1) * stride + n * pitch,
+        systems * (2 if method == "cholesky" else 4) * line,
+        (systems - 1) * apart + n * nrhs if nrhs else 1,
+        systems * n,
+    ]
     sizes = [part * itemsize for part in parts]
     if method == "lu":
         sizes += [systems * itemsize, systems * n * 4, systems * n * 4 if nrhs > 1 else 4]

@@ -1,10 +1,10 @@
-// Cholesky solve of many tiny systems, A = L L^T, L y = b, L^T x = y: one warp to a block, 32 / G systems to a warp.
+// Cholesky solve of many tiny systems, A = L L^T, L y = b, L^T x = y: one warp to a block, one system to a warp (G = 32;
+// cholesky_packed.cu has several).
 //
 // A lane owns rows g, g + G, ... of one system in registers and updates them column by column (right-looking), so the
 // products reach an element in increasing k, and independent elements fill the pipeline. A column of L goes to the other
 // lanes of its system through shared memory and is read back as 16-byte broadcasts. Only the lower triangle is factored.
-// G = 32 is the contract's kernel, one system to a block; smaller G is the packed variant; G = 1 keeps a whole
-// system in one lane's registers. Steps run in loops of up to eight: the column in work is moved to register 0, so that
+// Steps run in loops of up to eight: the column in work is moved to register 0, so that
 // a loop's registers have constant indices and the code stays small.
 //
 // Shared layout: `matrix` rows at odd pitch P, systems S apart: lanes that read one column of their rows fall into

@@ -82,7 +82,8 @@ WF_DEVICE int cholesky_input(held<K, T>& h, const T* a, const T* b, int g, T shi
 
 // Wide: columns that may still be at work after this step.
 template <typename K, int Owner, int Wide, typename T>
-WF_DEVICE void cholesky_update(held<K, T>& h, const T (&l)[K::kRows], const T (&y)[K::kExtra > 0 ? K::kExtra : 1], const T* column) {
+WF_DEVICE void cholesky_update(held<K, T>& h, const T (&l)[K::kRows], const T (&y)[K::kExtra > 0 ? K::kExtra : 1],
+                               const T* column) {
   constexpr int V = K::kChunk;
   WF_UNROLL
   for (int first = 0; first < Wide; first += V) {
@@ -241,10 +242,10 @@ __global__ void __launch_bounds__(32, Blocks)
   using namespace wf;
   typedef tile<T, N, R, G, P, S, Stage> K;
   constexpr int kAll = K::kSystems;
-  __shared__ __align__(16) T matrix[kAll * S];
+  __shared__ __align__(16) T matrix[K::kMatrices];
   __shared__ __align__(16) T line[kAll * 2 * K::kLine];
   __shared__ T inverses[kAll * N];
-  __shared__ __align__(16) T right[R > 0 ? kAll * K::kRight : 1];
+  __shared__ __align__(16) T right[K::kRights];
   const i64 first = static_cast<i64>(blockIdx.x) * kAll;
   if (first >= batch) return;
   const int present = static_cast<int>(min_of<i64>(kAll, batch - first));
@@ -269,7 +270,8 @@ __global__ void __launch_bounds__(32, Blocks)
   if constexpr (K::kExtra > 0) cholesky_back<K>(h.doubts, mine, inverse, mine_right, g);
   if (__any_sync(kFullMask, system < present && code == kOk && !is_sure(h.doubts))) {
     __syncwarp();
-    plain_load<K>(a + (first + system) * (N * N), b + (first + system) * (N * R), system < present, mine, mine_right, g, T(1), shift);
+    plain_load<K>(a + (first + system) * (N * N), b + (first + system) * (N * R), system < present, mine, mine_right, g,
+                  T(1), shift);
     const int failed = plain_cholesky<K>(mine, g);
     const bool good = plain_solve<K, true>(mine, mine_right, g, T(1));
     const int verdict = failed != kOk ? failed : good ? kOk : kNonFiniteIntermediate;

@@ -1,11 +1,11 @@
-// LU solve of many tiny systems with partial pivoting, P A = L U: one warp to a block, 32 / G systems to a warp.
+// LU solve of many tiny systems with partial pivoting, P A = L U: one warp to a block, one system to a warp (G = 32;
+// lu_packed.cu has several).
 //
 // A lane owns rows g, g + G, ... of one system in registers. Rows never move: each knows the position it has reached,
 // and an exchange is an exchange of two positions. In step k the candidate of greatest size wins, of equal ones that
 // at the lowest position: what a serial scan with a strict > finds. The pivot's row goes to the other lanes of its
 // system through shared memory and is read back as 16-byte broadcasts. The matrix is first scaled by a power of two that
 // brings its largest |entry| near 1 (exact; 1 / largest would overflow below 2.94e-39), and U is scaled back at the end.
-// G = 32 is the contract's kernel, one system to a block; smaller G is the packed variant.
 //
 // Shared layout: as in cholesky.cu; `order` says which row of A has come to a position, `pivots` where row k went.
 //

@@ -1,45 +1,29 @@
 // LU solve of many tiny systems with partial pivoting, P A = L U: one warp to a block, 32 / G systems to a warp.
 //
 // A lane owns the rows at positions g, g + G, ... of one system in registers, columns from the block in work on. Rows are
-// exchanged: the lane that has the pivot publishes its row in a line, the lane whose place the pivot takes hands its own over
-// in another. So rows retire in order, updates need no test, a
-// register of a row always has the same column, and U lies where the sweeps want it. The pivot's row is read back as 16-byte
-// broadcasts: one serves N / G rows of every system. Columns go four at a time (two in float64): the last of them
-// shifts the registers, so a loop over such blocks has constant registers. The matrix is first scaled by a power of two that
-// brings its largest |entry| near 1 (exact; 1 / largest would overflow below 2.94e-39); U is scaled back on its way out.
+// exchanged: the lane that has the pivot publishes its row in a line, the lane whose place the pivot takes hands its own
+// over in another. So rows retire in order, updates need no test, a register of a row always has the same column, and U lies
+// where the sweeps want it. The pivot's row is read back as 16-byte broadcasts: one serves N / G rows of every system.
+// Columns go four at a time (two in float64): the last of them shifts the registers, so a loop over such blocks has constant
+// registers. The matrix is first scaled by a power of two that brings its largest |entry| near 1 (exact; 1 / largest would
+// overflow below 2.94e-39); U is scaled back on its way out.
 //
-// Shared layout: `matrix` as in packed.cuh (its pitch an odd number of chunks); `right` N x R; `line` pivot's and displaced row, two of each; `inverses` 1 / |diagonal of U|;
-// `pivots` where row k went; `order` which row of b has come to a position (several right-hand sides; a single one travels
-// with its row).
+// Shared layout: `matrix` as in packed.cuh (its pitch an odd number of chunks); `right` N x R; `line` pivot's and displaced
+// row, two of each; `inverses` 1 / |diagonal of U|; `pivots` where row k went; `order` which row of b has come to a position
+// (several right-hand sides; a single one travels with its row).
 //
 // Barriers (of the warp), each after the writes it publishes: copies -> check; check (rows of lanes that repeat one) ->
 // factor; pivot's and displaced row -> their use (with two lines this also separates a line's last read from the write two
 // steps later; rows of L are exchanged after it, so after the stores of their block); factor -> sweeps; right-hand sides
-// read (in their order) -> solutions; sweep -> the plain way or zeros for a failed system -> write-out. In the plain way: copies
-// -> search; search -> exchange -> update -> next.
+// read (in their order) -> solutions; sweep -> the plain way or zeros for a failed system -> write-out.
 //
 // Literature: Golub and Van Loan, Matrix Computations, 4th ed., algorithm 3.4.1 (outer products, partial pivoting);
 // Markstein, "Computation of elementary functions on the IBM RISC System/6000" (1990), for quotients corrected by their
 // remainder; Abdelfattah et al., "Batched one-sided factorizations of tiny matrices using GPUs" (2018).
-#include "packed.cuh"
+#include "lu_sweeps.cuh"
 #include "plain.cuh"
 
 namespace wf {
-
-template <typename K, typename T>
-struct rows {
-  T r[K::kRows][K::kWhole];
-  T b[K::kRows];
-  T scale, inverse;
-  doubt<T> doubts;
-};
-
-// What a system has in shared memory.
-template <typename T>
-struct places {
-  T *a, *right, *inverse, *lines;
-  int *pivots, *order;
-};
 
 // Status of the input; rows scaled, zeros in the place of rows and columns beyond the matrix.
 template <typename K, typename T>
@@ -233,134 +217,6 @@ WF_DEVICE void lu_factor(rows<K, T>& h, const places<T>& s, int g) {
   if constexpr (From + K::kStage < K::kN) lu_factor<K, From + K::kStage>(h, s, g);
 }
 
-// The second sweep of a right-hand side that travelled with its rows. Columns from block Block * kChunk down; a lane reads
-// its own rows of U.
-template <typename K, int Block, typename T>
-WF_DEVICE void lu_back(T (&x)[K::kRows], const T (&size)[K::kRows], const T (&v)[K::kRows], const T (&sign)[K::kRows], const T* a,
-                       int g, doubt<T>& doubts) {
-  constexpr int V = K::kChunk, kFirst = Block * V, kOwner = kFirst / K::kG;
-  T w[K::kRows][V];
-  WF_UNROLL
-  for (int m = 0; m <= kOwner; ++m)
-    unpack(load16(a + K::at(min_of(m * K::kG + g, K::kN - 1), kFirst)), w[m]);
-  WF_UNROLL
-  for (int back = 0; back < V; ++back) {
-    const int k = kFirst + V - 1 - back, sk = k % K::kG;
-    if (k >= K::kN) continue;
-    const T own = mul(over(x[kOwner], size[kOwner], v[kOwner], doubts), sign[kOwner]), t = share<K::kG>(own, sk);
-    x[kOwner] = g == sk ? own : x[kOwner];
-    WF_UNROLL
-    for (int m = 0; m <= kOwner; ++m)
-      if (m < kOwner || g < sk) x[m] = sub(x[m], mul(w[m][V - 1 - back], t));
-  }
-  if constexpr (Block > 0) lu_back<K, Block - 1>(x, size, v, sign, a, g, doubts);
-}
-
-template <typename K, typename T>
-WF_DEVICE void lu_finish(rows<K, T>& h, const places<T>& s, int g) {
-  T size[K::kRows], v[K::kRows], sign[K::kRows];
-  WF_UNROLL
-  for (int m = 0; m < K::kRows; ++m) {
-    const int i = min_of(m * K::kG + g, K::kN - 1);
-    const T d = s.a[K::at(i, i)];
-    size[m] = size_of(d), sign[m] = d < T(0) ? T(-1) : T(1), v[m] = s.inverse[i];
-  }
-  lu_back<K, (K::kN - 1) / K::kChunk>(h.b, size, v, sign, s.a, g, h.doubts);
-  WF_UNROLL
-  for (int m = 0; m < K::kRows; ++m) {
-    if (m * K::kG + g >= K::kN) continue;
-    const T value = mul(h.b[m], h.scale);
-    h.doubts.poison = poisoned(h.doubts.poison, value);
-    s.right[m * K::kG + g] = value;
-  }
-}
-
-// Several right-hand sides: a lane has whole columns, and takes rows a block at a time. Down: x[0] is the block's first row;
-// what is done goes to `to`, the other rows take its products in increasing k and move up in the registers.
-template <typename K, int From, typename T>
-WF_DEVICE void lu_down(T (&x)[K::kWhole], const T* a, T* to, bool mine) {
-  constexpr int V = K::kChunk, kTo = From + K::kStage < K::kN ? From + K::kStage : K::kN, kWide = K::kWhole - From;
-  WF_UNROLL_N(1)
-  for (int j = From; j < kTo; j += V) {
-    const T* const corner = a + K::at(j, j);
-    T done[V], w[V];
-    WF_UNROLL
-    for (int q = 0; q < V; ++q) {
-      done[q] = x[q];
-      if (!K::kAligned && j + q >= K::kN) continue;
-      unpack(load16(corner + q * K::kP), w);
-      WF_UNROLL
-      for (int p = 0; p < q; ++p) done[q] = sub(done[q], mul(w[p], done[p]));
-      if (mine) to[(j + q) * K::kR] = done[q];
-    }
-    WF_UNROLL
-    for (int r = V; r < kWide; ++r) {
-      if (r + K::kStage >= K::kN - From + V && j + r >= K::kN) continue;
-      unpack(load16(corner + r * K::kP), w);
-      x[r - V] = x[r];
-      WF_UNROLL
-      for (int q = 0; q < V; ++q) x[r - V] = sub(x[r - V], mul(w[q], done[q]));
-    }
-  }
-  if constexpr (From + K::kStage < K::kN) lu_down<K, From + K::kStage>(x, a, to, mine);
-}
-
-// Up, from the last row on: the last registers are the block's rows. `Left`: rows, done ones taken off, at the stage's begin.
-template <typename K, int Left, typename T>
-WF_DEVICE void lu_up(T (&x)[K::kWhole], const places<T>& s, T* to, bool mine, T scale, doubt<T>& doubts) {
-  constexpr int V = K::kChunk, kLast = K::kWhole - V, kEnd = Left > K::kStage ? Left - K::kStage : 0;
-  WF_UNROLL_N(1)
-  for (int j = Left - V; j >= kEnd; j -= V) {
-    const T* const corner = s.a + K::at(j, j);
-    T w[V], done[V];
-    WF_UNROLL
-    for (int q = V - 1; q >= 0; --q) {
-      done[q] = T(0);
-      if (!K::kAligned && j + q >= K::kN) continue;
-      unpack(load16(corner + q * K::kP), w);
-      T value = x[kLast + q];
-      WF_UNROLL
-      for (int p = V - 1; p > q; --p)
-        if (K::kAligned || j + p < K::kN) value = sub(value, mul(w[p], done[p]));
-      done[q] = mul(over(value, size_of(w[q]), s.inverse[j + q], doubts), w[q] < T(0) ? T(-1) : T(1));
-      value = mul(done[q], scale);
-      doubts.poison = poisoned(doubts.poison, value);
-      if (mine) to[(j + q) * K::kR] = value;
-    }
-    WF_UNROLL
-    for (int d = 1; d <= Left - V; ++d) {
-      if (d > kEnd && d > j) continue;
-      unpack(load16(corner - d * K::kP), w);
-      T value = x[kLast - d];
-      WF_UNROLL
-      for (int q = V - 1; q >= 0; --q)
-        if (K::kAligned || j + q < K::kN) value = sub(value, mul(w[q], done[q]));
-      x[K::kWhole - d] = value;
-    }
-  }
-  if constexpr (kEnd > 0) lu_up<K, kEnd>(x, s, to, mine, scale, doubts);
-}
-
-template <typename K, typename T>
-WF_DEVICE void lu_sweeps(rows<K, T>& h, const places<T>& s, int g) {
-  T x[K::kExtra > 0 ? K::kExtra : 1][K::kWhole];
-  WF_UNROLL
-  for (int e = 0; e < K::kExtra; ++e)
-    WF_UNROLL
-    for (int k = 0; k < K::kWhole; ++k)
-      x[e][k] = k < K::kN ? s.right[s.order[k < K::kN ? k : 0] * K::kR + min_of(e * K::kG + g, K::kR - 1)] : T(0);
-  __syncwarp();
-  WF_UNROLL
-  for (int e = 0; e < K::kExtra; ++e) {
-    const bool mine = e * K::kG + g < K::kR;
-    T* const to = s.right + min_of(e * K::kG + g, K::kR - 1);
-    lu_down<K, 0>(x[e], s.a, to, mine);
-    WF_UNROLL
-    for (int k = 0; k < K::kWhole; ++k) x[e][k] = mine && k < K::kN ? to[(k < K::kN ? k : 0) * K::kR] : T(0);
-    lu_up<K, K::kWhole>(x[e], s, to, mine, h.scale, h.doubts);
-  }
-}
-
 }  // namespace wf
 
 // As cholesky_packed. `pivots` [batch, N]: row k was exchanged with row pivots[k], both from 0.
@@ -372,9 +228,9 @@ __global__ void __launch_bounds__(32, Blocks)
   typedef tile<T, N, R, G, P, S, Stage> K;
   static_assert(!K::kSwizzled, "the sweeps go from row to row by the pitch");
   constexpr int kAll = K::kSystems;
-  __shared__ __align__(16) T matrix[kAll * S];
+  __shared__ __align__(16) T matrix[K::kMatrices];
   __shared__ __align__(16) T line[kAll * 4 * K::kLine];
-  __shared__ __align__(16) T right[R > 0 ? kAll * K::kRight : 1];
+  __shared__ __align__(16) T right[K::kRights];
   __shared__ T inverses[kAll * N], factors[kAll];
   __shared__ int rows_of[kAll * N], orders[R > 1 ? kAll * N : 1];
   const i64 first = static_cast<i64>(blockIdx.x) * kAll;

@@ -28,10 +28,12 @@ struct tile {
   static constexpr int kExtra = R > 1 ? (R + G - 1) / G : 0;
   // Words of a system's right-hand sides; systems G words apart in the banks.
   static constexpr int kRight = N * R + (R > 1 && N * R % 32 == 0 ? G : 0);
-  // A line: the pivot's column or row, then a chunk for what the carried right-hand side has there.
+  // A line: the pivot's column or row, then a chunk for what a carried right-hand side has there.
   static constexpr int kLong = kRows * G > kWhole ? (kRows * G + kChunk - 1) / kChunk * kChunk : kWhole;
-  static constexpr int kLine = kLong + kChunk;
+  static constexpr int kLine = kLong + (kCarried ? kChunk : 0);
   static constexpr int kStage = Stage;
+  // Words of a block.
+  static constexpr int kMatrices = (kSystems - 1) * S + N * P, kRights = R > 0 ? (kSystems - 1) * kRight + N * R : 1;
   static_assert(P % kChunk == 0 && P >= kWhole && (P / kChunk % 2 == 1 || P / kChunk % 8 == 0) && S % kChunk == 0 &&
                     S >= N * P && (G & (G - 1)) == 0 && G <= kWarp && G % Stage == 0 && Stage % kChunk == 0, "layout");
   // Columns that lane rows m * G .. m * G + G - 1 of a lower triangle have.
@@ -126,7 +128,10 @@ WF_DEVICE void root_and_reciprocal(float p, float& d, float& v, doubt<float>& do
   doubts.odd = doubts.odd || (u & 0xfffffeu) == 0x7ffffeu;
 }
 WF_DEVICE u32 high_word(double x) { return static_cast<u32>(static_cast<u64>(__double_as_longlong(x)) >> 32); }
-WF_DEVICE bool is_all_ones(double x) { return (static_cast<u64>(__double_as_longlong(x)) & 0xfffffffffffffull) == 0xfffffffffffffull; }
+WF_DEVICE bool is_all_ones(double x) {
+  constexpr u64 mantissa = 0xfffffffffffffull;
+  return (static_cast<u64>(__double_as_longlong(x)) & mantissa) == mantissa;
+}
 WF_DEVICE void root_and_reciprocal(double p, double& d, double& v, doubt<double>& doubts) {
   const double s = near_root(p), e = fused(p, -mul(s, s), 1.0), y = fused(fused(e, 0.375, 0.5), mul(e, s), s);
   const double g = mul(p, y), h = mul(y, 0.5);
