@@ -48,6 +48,8 @@ class LuPlan:
     fronts : record array
         Panels and contribution blocks have room for both halves, one behind the other (``lu_front.cuh``); ``unused`` is
         the order of the matrix; a wide front has three flags a panel.
+    row_lists, row_list_sources : record array, int32
+        Where each row of a front finds its children's contributions in a sweep (``front.cuh``).
     """
 
     n: int
@@ -70,6 +72,8 @@ class LuPlan:
     first: NDArray[np.int64]
     wide: NDArray[np.bool_]
     flops: NDArray[np.float64]
+    row_lists: NDArray[Any]
+    row_list_sources: NDArray[np.int32]
     tree: None = None  # solves run level by level
 
 
@@ -80,6 +84,7 @@ def make_lu_plan(
     """Plan an LU; parameters and errors as of `make_plan`."""
     from warpfront.sparse.analysis._schedule_kernels import node_flops
     from warpfront.sparse.gpu import _schedule_kernels as kernels
+    from warpfront.sparse.gpu.tree import _row_lists
 
     plan, device = symbolic.plan, device or Device()
     width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
@@ -131,6 +136,7 @@ def make_lu_plan(
     return LuPlan(
         symbolic.n, True, fronts, children, entries, made.all_items(), maps, below_ind, tuple(made.launches),
         panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first, wide, flops,
+        *_row_lists(plan, rows, below_ptr, maps),
     )  # fmt: skip
 
 

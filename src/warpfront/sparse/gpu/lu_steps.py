@@ -51,6 +51,7 @@ def lu_uploads(plan: LuPlan, symbolic: Symbolic, items: NDArray[Any]) -> dict[st
     arrays = {
         "items": plan.items, "fronts": plan.fronts, "fronts_upper": upper_fronts(plan), "children": plan.children,
         "entries": plan.entries, "maps": plan.maps, "below_ind": plan.below_ind, "solve_items": items,
+        "row_lists": plan.row_lists, "row_list_sources": plan.row_list_sources,
         "gather_ptr": _starts(np.bincount(slots, minlength=nnz)),
         "gather_ind": used[np.argsort(slots, kind="stable")].astype(np.int64),
         "slot_row": row, "slot_col": col, "row_ptr": _starts(np.bincount(row, minlength=n)), "row_col": col[order],
@@ -196,6 +197,7 @@ def lu_factor_steps(
     return made.steps
 
 
+_LISTS: dict[str, str | None] = {"row_lists": "row_lists", "row_list_sources": "row_list_sources"}
 _NORMAL: dict[str, dict[str, str | None]] = {
     "permute_in": {"perm": "rows", "exponents": "row_exponents"},
     "permute_out": {"exponents": "col_exponents"},
@@ -220,7 +222,9 @@ def lu_solve_steps(
     for step in steps.solve_steps(
         cast(Any, plan), sweeps, dtype, rhs, refinements, scaled=False, target=target
     ):
-        names = table.get(step.kernel, table.get(step.kernel.partition("_")[0], {}))
+        kind = step.kernel.partition("_")[0]
+        names = {**_LISTS} if step.kernel == "forward_wide" else {}
+        names |= table.get(kind, {}) if kind in ("forward", "backward") else table.get(step.kernel, {})
         if "exponents" in names and not scaled:
             names = {**names, "exponents": None}
         made.append(replace(step, rename={**step.rename, **names}))
