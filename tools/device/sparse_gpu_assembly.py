@@ -37,79 +37,90 @@ def work_lists(plan):
     return found
 
 
-def compare(solver, repeats):
-    """Seconds of each way (device time of one graph over all levels), after checking that they agree."""
+class Fronts:
+    """The plan's small fronts as padded squares in one array, and the launches of each way."""
+
+    def __init__(self, solver):
+        import cupy
+
+        from warpfront.backend import cuda
+
+        plan, buffers = solver._factor.plan, solver._factor.runner.buffers
+        rows = plan.fronts["rows"].astype(np.int64)
+        words = np.where(plan.wide, 0, -(-rows // 16) * 16 * (-(-rows // 16) * 16 + 4))
+        self.words, self.largest = int(words.sum()), int(words.max()) * 8
+        self.squares = cupy.asarray(np.cumsum(words) - words)
+        self.parents = cupy.asarray(plan.parent.astype(np.int32))
+        names = ("fronts", "gathers", "sources", "places", "blocks", "maps", "entries")
+        self.at = {name: int(buffers[name].data.ptr) for name in names}
+        scaled = plan.pivoting or solver._factor.scaled
+        self.values = int(buffers["values" if scaled else "original"].data.ptr)
+        self.load = {
+            name: cuda.load(SOURCE, name, "p" * count, 0)
+            for name, count in (("pull", 9), ("enter", 6), ("push<true>", 7), ("push<false>", 7))
+        }
+        self.lists, self.kept = work_lists(plan), []
+
+    def device(self, items):
+        """Fronts of a launch: where their numbers lie on the device, and how many there are."""
+        import cupy
+
+        self.kept.append(cupy.asarray(np.array(items, np.int32)))
+        return int(self.kept[-1].data.ptr), len(items)
+
+    def launches(self, way, out):
+        """Kernel, blocks, arguments and shared memory, one after the other."""
+        at, place = self.at, int(self.squares.data.ptr)
+        for above, below, turns in self.lists:
+            work, count = self.device(above)
+            if way == PULL:
+                lists = (at["gathers"], at["sources"], at["places"])
+                yield (
+                    self.load["pull"],
+                    count,
+                    (work, at["fronts"], place, *lists, self.values, at["blocks"], out),
+                    self.largest,
+                )
+                continue
+            yield self.load["enter"], count, (work, at["fronts"], place, at["entries"], self.values, out), 0
+            for group in [below] if way == ATOMIC else turns:
+                work, count = self.device(group)
+                args = (work, at["fronts"], place, int(self.parents.data.ptr), at["maps"], at["blocks"], out)
+                yield self.load["push<true>" if way == ATOMIC else "push<false>"], count, args, 0
+
+
+def timed(sequence, repeats):
+    """Device times of one graph of launches."""
     import cupy
 
-    from warpfront.backend import cuda
-
-    plan, buffers = solver._factor.plan, solver._factor.runner.buffers
-    rows = plan.fronts["rows"].astype(np.int64)
-    words = np.where(plan.wide, 0, -(-rows // 16) * 16 * (-(-rows // 16) * 16 + 4))
-    squares = cupy.asarray(np.cumsum(words) - words)
-    parents = cupy.asarray(plan.parent.astype(np.int32))
-    largest = int(words.max()) * 8
-    at = {
-        name: int(buffers[name].data.ptr)
-        for name in ("fronts", "gathers", "sources", "places", "blocks", "maps", "entries")
-    }
-    values = int(buffers["values" if plan.pivoting or solver._factor.scaled else "original"].data.ptr)
-    load = {
-        name: cuda.load(SOURCE, name, "p" * count, 0)
-        for name, count in (("pull", 9), ("enter", 6), ("push<true>", 7), ("push<false>", 7))
-    }
-    lists = work_lists(plan)
-    kept, results = [], {}
-
-    def device(items):
-        kept.append(cupy.asarray(np.array(items, np.int32)))
-        return int(kept[-1].data.ptr), len(items)
-
-    def steps(way, out):
-        place = int(squares.data.ptr)
-        for above, below, turns in lists:
-            work, count = device(above)
-            if way == PULL:
-                args = (
-                    work,
-                    at["fronts"],
-                    place,
-                    at["gathers"],
-                    at["sources"],
-                    at["places"],
-                    values,
-                    at["blocks"],
-                    out,
-                )
-                yield load["pull"], count, args, largest
-                continue
-            yield load["enter"], count, (work, at["fronts"], place, at["entries"], values, out), 0
-            for group in [below] if way == ATOMIC else turns:
-                work, count = device(group)
-                args = (work, at["fronts"], place, int(parents.data.ptr), at["maps"], at["blocks"], out)
-                yield load["push<true>" if way == ATOMIC else "push<false>"], count, args, 0
-
-    seconds = {}
-    for way in (PULL, ATOMIC, ORDERED):
-        out = cupy.zeros(int(words.sum()))
-        sequence = list(steps(way, int(out.data.ptr)))
-        stream = cupy.cuda.Stream(non_blocking=True)
+    stream, seconds = cupy.cuda.Stream(non_blocking=True), []
+    for kernel, blocks, args, shared in sequence:
+        kernel.launch(stream.ptr, blocks, 128, args, shared)
+    stream.synchronize()
+    with stream:
+        stream.begin_capture()
         for kernel, blocks, args, shared in sequence:
             kernel.launch(stream.ptr, blocks, 128, args, shared)
-        stream.synchronize()
-        with stream:
-            stream.begin_capture()
-            for kernel, blocks, args, shared in sequence:
-                kernel.launch(stream.ptr, blocks, 128, args, shared)
-            graph = stream.end_capture()
-            seconds[way] = []
-            for _ in range(repeats + 2):
-                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-                begin.record(stream)
-                graph.launch(stream)
-                end.record(stream)
-                end.synchronize()
-                seconds[way].append(1e-3 * cupy.cuda.get_elapsed_time(begin, end))
+        graph = stream.end_capture()
+        for _ in range(repeats + 2):
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin.record(stream)
+            graph.launch(stream)
+            end.record(stream)
+            end.synchronize()
+            seconds.append(1e-3 * cupy.cuda.get_elapsed_time(begin, end))
+    return seconds[2:]
+
+
+def compare(solver, repeats):
+    """Seconds of each way, after checking that they agree; levels; how far the atomic one is off."""
+    import cupy
+
+    fronts, results, seconds = Fronts(solver), {}, {}
+    for way in (PULL, ATOMIC, ORDERED):
+        out = cupy.zeros(fronts.words)
+        cupy.cuda.runtime.deviceSynchronize()
+        seconds[way] = timed(list(fronts.launches(way, int(out.data.ptr))), repeats)
         results[way] = out.get()
         del out
     if not np.array_equal(results[PULL], results[ORDERED]):
@@ -117,7 +128,7 @@ def compare(solver, repeats):
     gap = float(np.abs(results[PULL] - results[ATOMIC]).max() / np.abs(results[PULL]).max())
     if not gap < 1e-10:
         raise AssertionError(f"atomic push is off by {gap}")
-    return {way: samples[2:] for way, samples in seconds.items()}, len(lists), gap
+    return seconds, len(fronts.lists), gap
 
 
 def record_rows(solvers, keys, repeats):
