@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 from batched_variants import source_digest  # noqa: E402
 
 RECORD = ROOT / "benchmarks" / "records" / "nvidia-h200" / "batched_raw.json.gz"
-PROFILE = RECORD.parent / "batched_profile.json"
+PROFILE = RECORD.parent / "batched_profile.json.gz"
 PAGE = ROOT / "docs" / "batched.md"
 BEGIN, END = "<!-- records: written by tools/device/batched_page.py -->", "<!-- end of records -->"
 
@@ -88,7 +88,7 @@ def profile_table():
     """The profiler's counters, if there are any."""
     if not PROFILE.is_file():
         return []
-    record = json.loads(PROFILE.read_text())
+    record = json.loads(gzip.decompress(PROFILE.read_bytes()))
     lines = [
         f"The profiler on the kernels of source `{record['source']}` (one launch each, 65,536 systems; stalls in warps for",
         "each issued instruction, those above a fifth):",
@@ -180,7 +180,7 @@ def take(out):
         record["checks"] = {k: v for k, v in check["checks"].items() if k != "profile"}
         if check.get("profile"):
             profile = {"source": check["source"], "kernels": check["profile"]}
-            (RECORD.parent / "batched_profile.json").write_text(json.dumps(profile, indent=1) + "\n")
+            PROFILE.write_bytes(gzip.compress(json.dumps(profile).encode(), 9, mtime=0))
     RECORD.write_bytes(gzip.compress(json.dumps(record).encode(), 9, mtime=0))
     for file in [*out.glob("batched_gpu.json"), *out.glob("batched_calls_*.json")]:
         shutil.copy(file, RECORD.parent)
