@@ -186,8 +186,14 @@ def triangles(full: Canonical, symmetric: bool) -> tuple[Canonical, Canonical | 
     to_upper = np.empty(full.nnz if symmetric else 0, np.int64)
     split_triangles(full.ptr, full.ind, symmetric, ptr, ind, to_lower, to_upper)
     ind = ind[: ptr[n]].copy()
-    lower = Canonical(n, n, ptr, ind, to_lower[full.value_map])
-    return lower, Canonical(n, n, ptr, ind, to_upper[full.value_map], mirrored=True) if symmetric else None
+    entries = full.value_map
+    if entries.size != full.nnz or bool(
+        np.any(entries[1:] < entries[:-1])
+    ):  # else each entry is its own slot
+        to_lower = to_lower[entries]
+        to_upper = to_upper[entries] if symmetric else to_upper
+    lower = Canonical(n, n, ptr, ind, to_lower)
+    return lower, Canonical(n, n, ptr, ind, to_upper, mirrored=True) if symmetric else None
 
 
 def gather_if_equal(lower: Canonical, upper: Canonical, values: NDArray[Any]) -> NDArray[Any] | None:
