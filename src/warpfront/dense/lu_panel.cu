@@ -120,6 +120,7 @@ WF_DEVICE void send(candidates<T, W, kPanelSlots>& mail, const T* stage, pack<T>
   for (int k = lane; k < ranks * Packs; k += kWarp)
     send16(row + k % Packs, static_cast<u32>(k / Packs), arrived, from[k % Packs]);
   if (lane < ranks) send16(&mail.key[half][slot], static_cast<u32>(lane), arrived, key);
+  __syncwarp();  // the reads of `stage`, before the next column's row
 }
 
 // One column: the row at `row` becomes the pivot's; every row below loses its multiple and all turn by one entry. The

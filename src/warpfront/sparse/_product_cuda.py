@@ -23,16 +23,16 @@ __all__ = [
     "lanes_for",
     "short_row",
     "split_long_rows",
+    "stream_chunks",
 ]
 
 SOURCE = Path(__file__).parent / "product.cu"
 THREADS = 256
 LANES = (1, 2, 4, 8, 16, 32)
 LONG_ROW = 2048  # entries of a row from which whole blocks share it
-SHORT_LANE = (
-    16  # entries a thread up to which a row is short; above, a warp owns it: its neighbours would wait
-)
+SHORT_LANE = 16  # entries a thread up to which a row may be, where a few threads own it: its neighbours wait
 SEGMENT = 2048  # entries of one part
+CHUNK, CHUNK_ROWS = 2048, 256  # entries and rows that a block takes together
 BLOCK_ROW, BLOCK_SEGMENT = 256, 1024  # the same for a block of vectors, where a row has 32 times the work
 TYPICAL = 4  # times the mean: rows up to this length say how many threads share a row
 CUDA_TYPES = {
@@ -42,7 +42,8 @@ CUDA_TYPES = {
     "complex128": "wf::complex<double>",
 }
 SIGNATURES = {
-    "csr_rows": "pppppiqpipip",
+    "csr_rows": "pppppi",
+    "csr_stream": "pppppppip",
     "csr_finish": "ppppii",
     "ell_rows": "ppppii",
     "csr_block": "pppppiiqpip",
@@ -64,6 +65,21 @@ def lanes_for(ptr: NDArray[np.int64]) -> int:
 def short_row(lanes: int) -> int:
     """Return the entries up to which a row is short."""
     return LONG_ROW if lanes == LANES[-1] else SHORT_LANE * lanes
+
+
+def stream_chunks(ptr: NDArray[np.int64], longest: int = LONG_ROW, entries: int = CHUNK) -> NDArray[np.int64]:
+    """Cut the rows between those longer than ``longest`` into runs of at most ``entries`` entries: int64[count, 2]."""
+    rows = len(ptr) - 1
+    stops = np.append(np.flatnonzero(np.diff(ptr) > longest), rows)
+    found, row = [], 0
+    for stop in stops.tolist():
+        while row < stop:
+            fitting = int(np.searchsorted(ptr, ptr[row] + entries, side="right")) - 1
+            last = min(fitting, row + CHUNK_ROWS, stop)
+            found.append((row, last))
+            row = last
+        row = stop + 1
+    return np.array(found, np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -99,7 +115,7 @@ def split_long_rows(ptr: NDArray[np.int64], longest: int = LONG_ROW, segment: in
 def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return all that can be launched: (file, expressions, least architecture)."""
     names = [f"csr_rows<{kind}, {lanes}>" for kind in CUDA_TYPES.values() for lanes in LANES]
-    for kernel in ("csr_finish", "ell_rows", "csr_block"):
+    for kernel in ("csr_stream", "csr_finish", "ell_rows", "csr_block"):
         names += [f"{kernel}<{kind}>" for kind in CUDA_TYPES.values()]
     return [(SOURCE, tuple(names), 75)]
 
@@ -131,10 +147,9 @@ class _OnDevice:
         self.ptr, self.ind = cupy.asarray(rows.ptr), cupy.asarray(rows.ind)
         self.values = cupy.asarray(rows.values.astype(kind, copy=False))
         self.lanes = lanes_for(rows.ptr)
-        self.shortest = short_row(self.lanes)
-        lengths = np.diff(rows.ptr)
-        middle = np.flatnonzero((lengths > self.shortest) & (lengths <= LONG_ROW)).astype(np.int64)
-        self.middle, self.middle_count = cupy.asarray(middle), len(middle)
+        self.alike = int(np.diff(rows.ptr).max(initial=0)) <= short_row(self.lanes)
+        chunks = np.empty((0, 2), np.int64) if self.alike else stream_chunks(rows.ptr)
+        self.chunks, self.chunk_count = cupy.asarray(chunks), len(chunks)
         self.long = _LongOnDevice(split_long_rows(rows.ptr))
         self.long_block = _LongOnDevice(split_long_rows(rows.ptr, BLOCK_ROW, BLOCK_SEGMENT))
         self.partial: dict[int, Any] = {}
@@ -149,14 +164,14 @@ class _OnDevice:
             self.partial[k] = cupy.empty(max(1, parts * k), self.kind)
         return self.partial[k]
 
-    def _launch(self, expression: str, grid: Any, args: tuple[Any, ...]) -> None:
+    def _launch(self, expression: str, grid: Any, args: tuple[Any, ...], shared: int = 0) -> None:
         import cupy
 
         from warpfront.backend import cuda
 
         signature = SIGNATURES[expression.partition("<")[0]]
         kernel = cuda.load(SOURCE, expression, signature, self.ptr.device.id)
-        kernel.launch(int(cupy.cuda.get_current_stream().ptr), grid, THREADS, args)
+        kernel.launch(int(cupy.cuda.get_current_stream().ptr), grid, THREADS, args, shared)
 
     def times_vector(self, x: Any, y: Any) -> None:
         args: tuple[Any, ...]
@@ -166,19 +181,14 @@ class _OnDevice:
             self._launch(f"ell_rows<{self.type}>", -(-self.rows // THREADS), args)
             return
         matrix = self.ptr.data.ptr, self.ind.data.ptr, self.values.data.ptr
+        if self.alike:
+            grid = -(-self.rows * self.lanes // THREADS)
+            self._launch(f"csr_rows<{self.type}, {self.lanes}>", grid, (*matrix, *at, self.rows))
+            return
         long, partial = self.long, self._room(max(self.long.parts, self.long_block.parts), 1)
-        warps = THREADS // 32
-        grid = long.parts + -(-self.middle_count // warps) + -(-self.rows * self.lanes // THREADS)
-        lists = (
-            long.segments.data.ptr,
-            long.parts,
-            self.middle.data.ptr,
-            self.middle_count,
-            partial.data.ptr,
-        )
-        self._launch(
-            f"csr_rows<{self.type}, {self.lanes}>", grid, (*matrix, *at, self.rows, self.shortest, *lists)
-        )
+        args = (*matrix, *at, self.chunks.data.ptr, long.segments.data.ptr, long.parts, partial.data.ptr)
+        shared = CHUNK * self.kind.itemsize
+        self._launch(f"csr_stream<{self.type}>", long.parts + self.chunk_count, args, shared)
         self._finish(long, partial, y, 1)
 
     def _finish(self, long: _LongOnDevice, partial: Any, y: Any, k: int) -> None:

@@ -1,19 +1,22 @@
 // Sparse matrix times vector or block of vectors: compressed rows and ELLPACK. Every sum has a fixed order.
 //
-// csr_rows, three kinds of blocks in one launch, the longest work first. The first `parts` blocks own one part of a long
+// csr_rows, for rows of much the same length: Lanes consecutive threads own a row, thread l adds entries l, l + Lanes, ...;
+// the partial sums meet in a fixed tree of shuffles.
+// csr_stream, for rows of any length, two kinds of blocks in one launch. The first `parts` blocks own one part of a long
 // row each: every thread adds entries 256 apart, the block adds its threads' sums by a fixed tree, and csr_finish, a thread
-// a long row, adds a row's parts in order. The next own a listed row of middle length in each warp. The rest own short
-// rows: Lanes consecutive threads a row, thread l adds entries l, l + Lanes, ...; the partial sums meet in a fixed tree of
-// shuffles. Without the lists a long row would hold up the rows that share its warp.
+// a long row, adds a row's parts in order. The others own a run of rows with at most kChunk entries together: the block
+// reads them side by side, whatever row they are of, and puts the products into shared memory; then as many threads as
+// there are for a row add its products, as in csr_rows.
 // csr_block: thread (i, j) owns entry (i, j) of the result; the 32 threads of a warp share a row and read neighbouring
 // columns of X. Parts of long rows again come first: a block's warps add entries 8 apart, which meet in shared memory in
 // the order of the warps; csr_finish then adds the parts. ell_rows: one thread owns one row; slot k of neighbouring rows is
 // contiguous.
 //
-// Shared memory: the reduction scratch of a part, whose barriers are those of block_sum; csr_block's sums of the warps,
-// with one barrier before they are added.
-// All lanes of a warp take part in the shuffles: a row that is out of range, or listed elsewhere, is an empty one there.
-// Literature: Bell and Garland, Implementing sparse matrix-vector multiplication (SC 2009), for both layouts.
+// Shared memory: csr_stream's products, one barrier between writing and adding them, and the reduction scratch of a part,
+// whose barriers are those of block_sum; csr_block's sums of the warps, with one barrier before they are added.
+// All lanes of a warp take part in the shuffles: a row that is out of range is an empty one there.
+// Literature: Bell and Garland, Implementing sparse matrix-vector multiplication (SC 2009), for both layouts; Greathouse
+// and Daga, Efficient sparse matrix-vector multiplication on GPUs using the CSR storage format (SC 2014), for csr_stream.
 #include "block.cuh"
 #include "complex.cuh"
 #include "types.cuh"
@@ -21,6 +24,7 @@
 namespace wf {
 
 constexpr int kProductThreads = 256;
+[[maybe_unused]] constexpr int kChunk = 2048;
 
 template <typename T>
 WF_DEVICE T shuffle_xor(T v, int distance) { return __shfl_xor_sync(kFullMask, v, distance); }
@@ -46,15 +50,30 @@ WF_DEVICE complex<T> sum_of_block(complex<T> v, complex<T>* scratch) {
 
 }  // namespace wf
 
-// parts: entry ranges, [part_count][2]; partial: [part_count], written. middle: [middle_count], row numbers. Rows with more
-// than `longest` entries are in one of the lists, all others are short.
 template <typename T, int Lanes>
-__global__ void csr_rows(const wf::i64* ptr, const wf::i32* ind, const T* values, const T* x, T* y, wf::i32 rows, wf::i64 longest,
-                         const wf::i64* parts, wf::i32 part_count, const wf::i64* middle, wf::i32 middle_count, T* partial) {
+__global__ void csr_rows(const wf::i64* ptr, const wf::i32* ind, const T* values, const T* x, T* y, wf::i32 rows) {
+  const wf::i64 at = static_cast<wf::i64>(blockIdx.x) * wf::kProductThreads + threadIdx.x, row = at / Lanes;
+  const int lane = static_cast<int>(at % Lanes);
+  const bool mine = row < rows;
+  const wf::i64 begin = mine ? ptr[row] : 0, end = mine ? ptr[row + 1] : 0;
+  T sum = wf::zero_of<T>::make();
+  for (wf::i64 e = begin + lane; e < end; e += Lanes) sum = sum + values[e] * x[ind[e]];
+  WF_UNROLL
+  for (int d = Lanes / 2; d > 0; d /= 2) sum = sum + wf::shuffle_xor(sum, d);
+  if (mine && lane == 0) y[row] = sum;
+}
+
+// parts: entry ranges, [part_count][2]; partial: [part_count], written. chunks: row ranges, [count][2], of at most 256 rows
+// and kChunk entries; they and the long rows are all rows.
+template <typename T>
+__global__ void csr_stream(const wf::i64* ptr, const wf::i32* ind, const T* values, const T* x, T* y, const wf::i64* chunks,
+                           const wf::i64* parts, wf::i32 part_count, T* partial) {
+  constexpr int Each = wf::kChunk / wf::kProductThreads;
   __shared__ T scratch[wf::kMaxWarps];
-  constexpr int Warps = wf::kProductThreads / wf::kWarp;
-  wf::i64 block = blockIdx.x;
+  WF_DYNAMIC_SHARED(raw);
+  T* const products = reinterpret_cast<T*>(raw);
   const int t = static_cast<int>(threadIdx.x);
+  const wf::i64 block = blockIdx.x;
   if (block < part_count) {
     const wf::i64 begin = parts[2 * block], end = parts[2 * block + 1];
     T sum = wf::zero_of<T>::make();
@@ -63,26 +82,25 @@ __global__ void csr_rows(const wf::i64* ptr, const wf::i32* ind, const T* values
     if (t == 0) partial[block] = sum;
     return;
   }
-  block -= part_count;
-  const wf::i64 middle_blocks = (middle_count + Warps - 1) / Warps;
-  const bool listed = block < middle_blocks;
-  const wf::i64 at = (listed ? block : block - middle_blocks) * wf::kProductThreads + t;
-  const int lanes = listed ? wf::kWarp : Lanes, lane = t % lanes;
-  wf::i64 row = at / lanes, begin = 0, end = 0;
-  bool mine = row < (listed ? middle_count : rows);
-  if (mine) {
-    if (listed) row = middle[row];
-    begin = ptr[row];
-    end = ptr[row + 1];
-    mine = listed || end - begin <= longest;
-  }
-  if (!mine) end = begin;
-  T sum = wf::zero_of<T>::make();
-  for (wf::i64 e = begin + lane; e < end; e += lanes) sum = sum + values[e] * x[ind[e]];
+  const wf::i64 first = chunks[2 * (block - part_count)], last = chunks[2 * (block - part_count) + 1];
+  const wf::i64 begin = ptr[first];
+  const int entries = static_cast<int>(ptr[last] - begin), rows = static_cast<int>(last - first);
+  wf::i32 column[Each];
   WF_UNROLL
-  for (int d = wf::kWarp / 2; d > 0; d /= 2)
-    if (d < lanes) sum = sum + wf::shuffle_xor(sum, d);  // the same for all lanes
-  if (mine && lane == 0) y[row] = sum;
+  for (int k = 0; k < Each; ++k) column[k] = t + k * wf::kProductThreads < entries ? ind[begin + t + k * wf::kProductThreads] : -1;
+  WF_UNROLL
+  for (int k = 0; k < Each; ++k)
+    if (column[k] >= 0) products[t + k * wf::kProductThreads] = values[begin + t + k * wf::kProductThreads] * x[column[k]];
+  __syncthreads();
+  int lanes = wf::kWarp;
+  while (lanes * rows > wf::kProductThreads) lanes /= 2;  // the same for the whole block
+  const int row = t / lanes, lane = t % lanes;
+  const bool mine = row < rows;
+  const int from = mine ? static_cast<int>(ptr[first + row] - begin) : 0, to = mine ? static_cast<int>(ptr[first + row + 1] - begin) : 0;
+  T sum = wf::zero_of<T>::make();
+  for (int e = from + lane; e < to; e += lanes) sum = sum + products[e];
+  for (int d = lanes / 2; d > 0; d /= 2) sum = sum + wf::shuffle_xor(sum, d);
+  if (mine && lane == 0) y[first + row] = sum;
 }
 
 // long_rows: [count], row numbers. first: [count + 1], each row's parts. partial: [parts][k]; y: [rows][k].
