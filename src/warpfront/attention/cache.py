@@ -44,7 +44,8 @@ class PagedKVCache:
     Attributes
     ----------
     k_pages, v_pages : array or tensor (num_pages, page_size, kv_heads, head_dim)
-        The pages. Only those in use may be read: on a GPU printing the whole tensor would fail. On the CPU bfloat16 is kept as its bits, in uint16.
+        The pages. Only those in use may be read: on a GPU even printing the whole tensor would fail. On the CPU bfloat16
+        is kept as its bits, in uint16.
 
     Raises
     ------
