@@ -121,6 +121,20 @@ def test_tiny(cupy, n):
     assert s.inertia == (n, 0, 0)
 
 
+def test_refinement_goes_on_while_it_has_to(cupy):
+    a = grid_kkt(7)
+    b = a @ np.ones(a.shape[0])
+    s = make(a, structure="S").factorize()
+    s._factor.runner.buffers["diagonal"][...] *= 1.001  # a factor that is off by a thousandth
+    x = s.solve(b)
+    assert s.report.solve.refinement_steps > 2
+    assert componentwise(a, x, b) <= 1e-12
+    s.set("ir_n_steps", 2)
+    x = s.solve(b)
+    assert s.report.solve.refinement_steps == 2
+    assert 1e-12 < componentwise(a, x, b) < 1e-6
+
+
 def test_readings(cupy):
     a = laplacian(8, 8)
     s = make(a, structure="SPD")
