@@ -44,18 +44,35 @@ def _blas_controller() -> Any:
     return ThreadpoolController().select(internal_api="openblas")
 
 
+class _Held:
+    """How many are inside `single_threaded_blas`, and what the libraries had before the first of them."""
+
+    lock = threading.Lock()
+    inside = 0
+    before: tuple[int, ...] = ()
+
+
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Hold OpenBLAS at one thread: it gives other bits with two, and we bring our own threads."""
+    """Hold OpenBLAS at one thread: it gives other bits with two, and we bring our own threads.
+
+    The number is the whole process's: of several threads inside at once, the first sets it and the last gives it back.
+    """
     libraries = _blas_controller().lib_controllers
-    before = [library.get_num_threads() for library in libraries]
-    for library in libraries:  # threadpoolctl's own context asks much more of each library
-        library.set_num_threads(1)
+    with _Held.lock:
+        if not _Held.inside:
+            _Held.before = tuple(library.get_num_threads() for library in libraries)
+            for library in libraries:  # threadpoolctl's own context asks much more of each library
+                library.set_num_threads(1)
+        _Held.inside += 1
     try:
         yield
     finally:
-        for library, threads in zip(libraries, before, strict=True):
-            library.set_num_threads(threads)
+        with _Held.lock:
+            _Held.inside -= 1
+            if not _Held.inside:
+                for library, threads in zip(libraries, _Held.before, strict=True):
+                    library.set_num_threads(threads)
 
 
 @cache

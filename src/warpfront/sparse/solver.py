@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from warpfront.errors import (
 )
 from warpfront.report import SolverReport
 from warpfront.sparse import phases, solving
+from warpfront.sparse.exclusive import exclusive
 from warpfront.sparse.gpu.facade import CudaPhases
 from warpfront.sparse.inputs import (
     check_out,
@@ -60,6 +62,10 @@ class DirectSolver(Readings):
     **parameters
         Anything `set` takes, e.g. ``reordering_alg="metis"``, ``ir_n_steps=0``.
 
+    Notes
+    -----
+    Several Python threads may use one solver: its phases run one at a time. Solvers of their own run side by side.
+
     Examples
     --------
     >>> solver = DirectSolver(A)
@@ -98,6 +104,7 @@ class DirectSolver(Readings):
             raise InvalidValueError(f"device is {device!r}; allowed are 'auto', 'cpu', 'cuda'")
         if not isinstance(check, str) or check not in ("raise", "status"):
             raise InvalidValueError(f"check is {check!r}; allowed are 'raise', 'status'")
+        self._lock = RLock()
         self._check = check
         self._settings = Settings()
         for name, value in parameters.items():
@@ -127,6 +134,7 @@ class DirectSolver(Readings):
         self._settings.general = self._system.structure == "G"
         phases.check_settings(self._system, self._settings)
 
+    @exclusive
     def analyze(self, symbolic: Any = None) -> DirectSolver:
         """Order, find the fronts and plan memory. Returns the solver.
 
@@ -159,6 +167,7 @@ class DirectSolver(Readings):
         self._report = SolverReport(analysis=record)
         return self
 
+    @exclusive
     def factorize(self) -> DirectSolver:
         """Factor the values the solver holds; analyses first if that has not been done. Returns the solver.
 
@@ -190,6 +199,7 @@ class DirectSolver(Readings):
             raise_outcome(self._factor)
         return self
 
+    @exclusive
     def refactorize(self, values: Any, diagonal_shift: Any = None) -> DirectSolver:
         """Factor new values on the analysed pattern. Bitwise equal to `factorize` with these values.
 
@@ -224,6 +234,7 @@ class DirectSolver(Readings):
         self._values, self._nonfinite = new, None
         return self.factorize()
 
+    @exclusive
     def solve(self, b: Any, trans: str | None = None, out: NDArray[Any] | None = None) -> Any:
         """Solve for one or many right-hand sides; runs the phases that have not run.
 
@@ -354,3 +365,8 @@ class DirectSolver(Readings):
 
 class _CudaSolver(CudaPhases, DirectSolver):
     """`DirectSolver` with its numeric phases on the GPU."""
+
+    analyze = exclusive(CudaPhases.analyze)
+    factorize = exclusive(CudaPhases.factorize)
+    refactorize = exclusive(CudaPhases.refactorize)
+    solve = exclusive(CudaPhases.solve)
