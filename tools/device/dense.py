@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import traceback
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from shutil import which
 from tempfile import gettempdir
@@ -38,6 +39,7 @@ TESTS = {
     "products": ("tests/sparse/test_products.py",),
 }
 STARTED = perf_counter()
+CHECK_SECONDS = 116
 
 
 def checks(out):
@@ -48,36 +50,46 @@ def checks(out):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_DIR": str(cache)}
     build_all()
     print(f"[{perf_counter() - STARTED:.0f} s] built", flush=True)
-    commands = {}
-    for name, (path, *more) in TESTS.items():
-        commands[name] = [python, "-m", "pytest", "-q", "-m", "cuda", *quiet, str(ROOT / path), *more]
     place = Path("/usr/local/cuda/bin/compute-sanitizer")
     tool = which("compute-sanitizer") or (str(place) if place.is_file() else None)
-    for check in ("memcheck", "racecheck", "synccheck", "initcheck") if tool else ():
-        silent = ["--report-api-errors", "no"] if check == "memcheck" else []
-        command = [tool, "--tool", check, "--error-exitcode", "1", *silent, "--target-processes", "all"]
-        commands[check] = [*command, python, str(Path(__file__).resolve()), "--driver"]
-    running = {}
-    for name, command in commands.items():
-        log = (out / f"{name}.log").open("w")
-        running[name] = subprocess.Popen(
-            command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment
-        )
+    chains = []  # the sanitizers follow one another: the GPU is shared among all processes
+    if tool:
+        for check in ("racecheck", "memcheck", "synccheck", "initcheck"):
+            silent = ["--report-api-errors", "no"] if check == "memcheck" else []
+            command = [tool, "--tool", check, "--error-exitcode", "1", *silent, "--target-processes", "all"]
+            chains.append((check, [*command, python, str(Path(__file__).resolve()), "--driver"]))
+    jobs = [chains]
+    for name, (path, *more) in TESTS.items():
+        marks = ["-m", "cuda and not slow"]
+        jobs.append([(name, [python, "-m", "pytest", "-q", *marks, *quiet, str(ROOT / path), *more])])
+
+    def run(chain):
+        return [(name, run_one(name, command, out, environment)) for name, command in chain]
+
     bad = []
-    for name, process in running.items():
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        for results in pool.map(run, jobs):
+            bad += [name for name, code in results if code != 0]
+    if bad:
+        raise AssertionError(f"failed: {bad}")
+
+
+def run_one(name, command, out, environment):
+    """Run one command until the checks' time is over; print its end, and more of it where it failed."""
+    log = out / f"{name.replace(' ', '_')}.log"
+    with log.open("w") as sink:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT, env=environment)
         try:
-            code = process.wait(max(1, 145 - (perf_counter() - STARTED)))
+            code = process.wait(max(1, CHECK_SECONDS - (perf_counter() - STARTED)))
         except subprocess.TimeoutExpired:
             process.kill()
             code = "timeout"
-        lines = (out / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        took = perf_counter() - STARTED
-        print(f"{name:10s} exit {code} at {took:.0f} s: {(lines or [''])[-1][:140]}", flush=True)
-        if code != 0:
-            bad.append(name)
-            print("\n".join("    " + line[:220] for line in lines[-25:]), flush=True)
-    if bad:
-        raise AssertionError(f"failed: {bad}")
+    lines = log.read_text(errors="replace").strip().splitlines()
+    text = f"{name:10s} exit {code} at {perf_counter() - STARTED:.0f} s: {(lines or [''])[-1][:140]}"
+    if code != 0:
+        text += "\n" + "\n".join("    " + line[:220] for line in lines[-25:])
+    print(text, flush=True)
+    return code
 
 
 def build_one(job):
@@ -90,7 +102,6 @@ def build_one(job):
 
 def build_all():
     """Compile the room's kernels in a pool of processes: what they take one after another is most of a first call."""
-    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     from warpfront.backend import capability
@@ -172,7 +183,7 @@ def main_figures(out, budget):
     import warpfront.dense as wf
 
     rows = []
-    rng = np.random.default_rng(0)
+    rng = cupy.random.default_rng(0)
     kinds = ("float32", "float64")
     jobs = [("slogdet", 512, "float32", 1000), ("inv", 512, "float32", 1000)]
     jobs += [("inv", n, dt, 1) for n in (512, 2048, 8192) for dt in kinds]
@@ -184,7 +195,7 @@ def main_figures(out, budget):
             print(f"out of time before {operation} {n} {dtype}", flush=True)
             continue
         shape = (n, n) if batch == 1 else (batch, n, n)
-        a = cupy.asarray(rng.standard_normal(shape, dtype=np.float32 if dtype == "float32" else np.float64))
+        a = rng.standard_normal(shape, dtype=np.dtype(dtype))
         b = cupy.ones((*shape[:-1],), dtype) if batch == 1 else cupy.ones((batch, n, 1), dtype)
         ta, tb = torch.from_dlpack(a), torch.from_dlpack(b)
         ours = {
@@ -219,12 +230,12 @@ def precisions(out, budget):
 
     import warpfront.dense as wf
 
-    rows, rng = [], np.random.default_rng(0)
-    for n in (512, 2048, 8192, 16384):
+    rows, rng = [], cupy.random.default_rng(0)
+    for n in (512, 2048, 8192, 16384):  # the largest takes ten seconds
         if perf_counter() - STARTED > budget:
             print(f"out of time before precision table n={n}", flush=True)
             continue
-        a = cupy.asarray(rng.standard_normal((n, n))) + 2 * n**0.5 * cupy.eye(n)
+        a = rng.standard_normal((n, n)) + 2 * n**0.5 * cupy.eye(n)
         truth = cupy.ones(n)
         b = a @ truth
         contenders = {"working": lambda a=a, b=b: wf.solve(a, b)}
@@ -265,10 +276,10 @@ def main():
 
         sections = {
             "build": build_all,
-            "profile": lambda: profile(options.out),
             "products": lambda: figures(options.out),
-            "figures": lambda: main_figures(options.out, 60),
-            "precisions": lambda: precisions(options.out, 75),
+            "figures": lambda: main_figures(options.out, 36),
+            "precisions": lambda: precisions(options.out, 44),
+            "profile": lambda: profile(options.out, 50 - (perf_counter() - STARTED)),
         }
     failed = []
     for name, work in sections.items():

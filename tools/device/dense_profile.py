@@ -162,10 +162,13 @@ def triangles(n, dtype):
     return found
 
 
-def profile(out):
-    """Print and write milliseconds, whole and by kind, beside cuSOLVER."""
+def profile(out, seconds):
+    """Print and write milliseconds, whole and by kind, beside cuSOLVER; nothing is begun after ``seconds``."""
+    from time import perf_counter
+
     import cupy
 
+    end = perf_counter() + seconds
     table = []
 
     def keep(row):
@@ -175,6 +178,8 @@ def profile(out):
 
     for n, outers in OUTER.items():
         for dtype in ("float32", "float64"):
+            if perf_counter() > end:
+                continue
             a = cupy.asarray(np.random.default_rng(0).standard_normal((1, n, n)).astype(dtype))
             row = {"dtype": dtype, "n": n}
             for outer in outers:
@@ -195,6 +200,8 @@ def profile(out):
             keep(row)
             cupy.get_default_memory_pool().free_all_blocks()
     for dtype in ("float32", "float64"):
+        if perf_counter() > end:
+            continue
         a = cupy.random.default_rng(0).standard_normal((1000, 512, 512), dtype=np.dtype(dtype))
         run = Run(a, 512)
         row = {"dtype": dtype, "n": 512, "batch": 1000, "error": run.error()}
