@@ -328,7 +328,7 @@ WF_DEVICE void assemble_front(T* a, int ld, int padded, const Front& f, const Ch
   team_sync<Threads>();
 }
 
-WF_DEVICE constexpr int lu_least_blocks(int threads) { return threads == 32 ? 8 : threads == 128 ? 2 : 1; }
+WF_DEVICE constexpr int lu_least_blocks(int threads) { return threads == 32 ? 8 : threads == 128 ? 3 : 1; }
 
 template <typename T, int Threads>
 __global__ void __launch_bounds__(Threads, lu_least_blocks(Threads))

@@ -9,7 +9,8 @@ namespace wf {
 // its places are loaded ahead.
 template <int Threads, typename T>
 WF_DEVICE void pull_halves(T* front, int ld, const Front& f, const Child* children, const i32* maps, const T* blocks) {
-  constexpr int kWarps = Threads / kWarp, kBatch = 4, kChunks = kWarps == 1 ? 1 : 2;
+  constexpr int kWarps = Threads / kWarp, kBatch = kWarps == 1 ? 16 : kWarps == 4 ? 8 : 4;
+  constexpr int kChunks = kWarps == 1 ? 1 : kWarps == 4 ? 2 : 4;  // columns, and 32 rows of each, loaded before any is added
   const int rank = team_rank<Threads>(), lane = rank % kWarp, warp = rank / kWarp;
   Child next = f.child0 < f.child1 ? children[f.child0] : Child{};
   Child after = f.child0 + 1 < f.child1 ? children[f.child0 + 1] : Child{};
