@@ -50,3 +50,11 @@ def test_cache(monkeypatch, tmp_path, capsys):
     assert main(["cache", "clear"]) == 0
     assert capsys.readouterr().out == "removed 1 entries\n"
     assert default().info().entries == 0
+
+
+@pytest.mark.parametrize("group", ["attention", "batched", "cache"])
+def test_a_group_without_a_command_lists_its_commands(group, capsys):
+    assert main([group]) == 2
+    found = capsys.readouterr()
+    assert "Commands" in found.out
+    assert found.err == "error: name one of these commands\n"

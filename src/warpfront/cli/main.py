@@ -128,7 +128,9 @@ def _options(
 
 def _message(error: BaseException) -> str:
     """Return what to tell the user, on one line."""
-    if hasattr(error, "format_message"):  # a usage error of typer
+    if type(error).__name__ == "NoArgsIsHelpError":  # its help has been printed
+        text = "name one of these commands"
+    elif hasattr(error, "format_message"):  # a usage error of typer
         text = str(error.format_message())
     elif isinstance(error, OSError) and error.strerror and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"

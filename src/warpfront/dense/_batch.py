@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from warpfront.backend import settings
 from warpfront.dense import _lu_blocked as cpu
 from warpfront.dense.factor import matrix_threads
-from warpfront.dense.records import DenseOutcome
+from warpfront.dense.records import OVERFLOWED, DenseOutcome
 from warpfront.errors import (
     IllConditionedWarning,
     NonFiniteError,
@@ -76,6 +76,8 @@ def raise_for(one: DenseOutcome, where: str) -> None:
     """Raise what a status stands for."""
     if one.status == Status.SINGULAR:
         raise SingularMatrixError(f"singular: pivot {one.column}{where} is exactly zero", one.column)
+    if one.status == Status.NON_FINITE and one.method.endswith(OVERFLOWED):
+        raise NonFiniteError(f"the result{where} does not fit its type: an entry overflows; scale the matrix")
     if one.status == Status.NON_FINITE:
         raise NonFiniteError(f"an entry{where} (matrix or right-hand side) is NaN or infinite")
     if one.status == Status.REFINEMENT_FAILED:

@@ -119,9 +119,9 @@ class _Queued:
 
 
 def _queue_solve(a: Any, b: Any, precision: str, check: str = "status") -> _Queued:
+    given = _read(a)
     import cupy
 
-    given = _read(a)
     rhs, shape = right_hand_sides(given.matrices if given.batched else given.matrices[0], _to_device(b), cupy)
     kind = np.result_type(given.matrices.dtype, rhs.dtype)
     columns = rhs if rhs.ndim == 3 else rhs[:, :, None]
@@ -140,9 +140,9 @@ def _queue_solve(a: Any, b: Any, precision: str, check: str = "status") -> _Queu
 
 
 def _queue_inverse(a: Any, precision: str, check: str = "status") -> _Queued:
+    given = _read(a)
     import cupy
 
-    given = _read(a)
     matrices = given.matrices
     kind, n = matrices.dtype, matrices.shape[1]
     queued = _Queued(given, kind, matrices.shape if given.batched else (n, n), "inverse from LU on the GPU")

@@ -50,7 +50,11 @@ def _solved_small(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any] | None:
     suspicion = n * SUSPICION[a.dtype.char]
     if not kernels.solve_unblocked(lu.reshape(-1, order="F"), n, flat, b.size // n, suspicion):
         return None
-    return x if b.ndim == 1 else np.ascontiguousarray(x)
+    return _fitting(x if b.ndim == 1 else np.ascontiguousarray(x))
+
+
+def _fitting(x: NDArray[Any]) -> NDArray[Any] | None:
+    return x if first_bad(x) < 0 else None
 
 
 def solved(a: Any, b: Any) -> NDArray[Any] | None:
@@ -63,7 +67,7 @@ def solved(a: Any, b: Any) -> NDArray[Any] | None:
     if n <= EXACT:
         return _solved_small(a, b) if b.size <= EXACT * n else None
     factor = _factored(a)
-    return None if factor is None else factor.solve(b)
+    return None if factor is None else _fitting(factor.solve(b))
 
 
 def inverted(a: Any) -> NDArray[Any] | None:
@@ -74,7 +78,7 @@ def inverted(a: Any) -> NDArray[Any] | None:
     if n <= EXACT:
         return _solved_small(a, np.eye(n, dtype=a.dtype))
     factor = _factored(a)
-    return None if factor is None else factor.inv()
+    return None if factor is None else _fitting(factor.inv())
 
 
 def determined(a: Any) -> tuple[Any, float, Any] | None:

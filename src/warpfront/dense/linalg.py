@@ -26,7 +26,7 @@ from warpfront.dense._checks import (
 from warpfront.dense._quick import determined, inverted, solved, suspicious
 from warpfront.dense.factor import EXACT, DenseLU, factor_matrix
 from warpfront.dense.mixed import PRECISIONS, refine_inverse, refine_solve, single_factor
-from warpfront.dense.records import DenseOutcome, Determinant, SignLog
+from warpfront.dense.records import OVERFLOWED, DenseOutcome, Determinant, SignLog
 from warpfront.errors import DeterminantRangeWarning, Status
 
 __all__ = ["det", "inv", "rcond", "slogdet", "solve"]
@@ -253,6 +253,8 @@ def _solve_one(
     if factor.column >= 0:
         return _refused(b, Status.SINGULAR, factor.column, method)
     x = factor.solve(b)
+    if first_bad(x) >= 0:
+        return _refused(b, Status.NON_FINITE, -1, method + OVERFLOWED)
     if check == "raise":
         return DenseOutcome(x, Status.OK, -1, _screened_rcond(factor), float("nan"), 0, method)
     return DenseOutcome(x, Status.OK, -1, factor.rcond, backward_error(a, x, b), 0, method)
@@ -269,6 +271,8 @@ def _invert_one(a: NDArray[Any], pivoting: str, precision: str, threads: int, ch
     if factor.column >= 0:
         return _refused(a, Status.SINGULAR, factor.column, method)
     x = factor.solve(np.eye(len(a), dtype=a.dtype)) if len(a) <= EXACT else factor.inv()
+    if first_bad(x) >= 0:
+        return _refused(a, Status.NON_FINITE, -1, method + OVERFLOWED)
     if check == "raise":
         return DenseOutcome(x, Status.OK, -1, _screened_rcond(factor), float("nan"), 0, method)
     error = backward_error(a, x, np.eye(len(a), dtype=a.dtype))

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 from warpfront.errors import Status
 
-__all__ = ["DenseOutcome", "Determinant", "SignLog"]
+__all__ = ["OVERFLOWED", "DenseOutcome", "Determinant", "SignLog"]
+
+# End of an outcome's method whose result had an entry beyond its type.
+OVERFLOWED = ", which overflowed"
 
 
 class SignLog(NamedTuple):
