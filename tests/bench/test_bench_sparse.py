@@ -161,6 +161,7 @@ def test_an_unknown_revision_is_refused(benchmark, capsys):
 
 def test_benchmarks_and_rows_are_listed(benchmark, capsys):
     assert main(["bench"]) == 0
+    assert main(["bench", "--rows", "grid"]) == 2  # of no benchmark
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} >= {
         "sparse-cpu",
         "ceilings-cpu",

@@ -53,6 +53,8 @@ def bench(
     from warpfront.errors import InvalidValueError
 
     console, notes = Console(), Console(stderr=True)
+    if name is None and (rows or output is not None or against is not None or data is not None):
+        raise InvalidValueError("options of a run need the benchmark's name; `warpfront bench` lists them")
     if name is None or list_rows:
         for line in _listed(name):
             console.print(line, highlight=False)
