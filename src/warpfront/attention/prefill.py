@@ -18,6 +18,7 @@ from warpfront.attention._arrays import (
     read,
     read_only,
     same_place,
+    writable,
 )
 from warpfront.attention._problem import PrefillProblem
 from warpfront.errors import InvalidValueError
@@ -97,7 +98,8 @@ def prefill(
     -----
     The matrix of scores is never held: online softmax (Milakov and Gimelshein 2018) over tiles of keys (Dao et al.,
     FlashAttention, 2022). Hidden keys and their values reach no result, NaN included; a score of -inf counts as hidden.
-    The same input gives the same bits, for any number of threads and whatever else is in the batch.
+    The same input gives the same bits, for any number of threads and whatever else is in the batch. On a GPU ``"auto"`` may
+    take cuDNN, which does not promise the first of these: ask for ``"triton"`` where values may be NaN.
     """
     given = (read("q", q), read("k", k), read("v", v))
     same_place(*given)
@@ -118,7 +120,7 @@ def prefill(
         bias_dtype=None if extra is None else extra.dtype,
         return_lse=_options.flag("return_lse", return_lse),
     )
-    target = _target(given, out)
+    target = _target(given if extra is None else (*given, extra), out)
     lse_shape = (
         (problem.heads, problem.total_q) if problem.varlen else (problem.batch, problem.heads, problem.q_len)
     )
@@ -195,9 +197,9 @@ def _check_device_lengths(q: Given, cu: tuple[Any, Any], both: bool) -> None:
         )
 
 
-def _target(given: tuple[Given, Given, Given], out: Any) -> Given:
-    """Return where the output goes."""
-    q = given[0]
+def _target(inputs: tuple[Given, ...], out: Any) -> Given:
+    """Return where the output goes; ``inputs`` begin with q."""
+    q = inputs[0]
     if out is None:
         return read("out", empty(q, q.shape))
     target = read("out", out)
@@ -205,17 +207,7 @@ def _target(given: tuple[Given, Given, Given], out: Any) -> Given:
     contiguous_rows(target)
     if target.shape != q.shape:
         raise InvalidValueError(f"out must have the shape of q, {q.shape}, got {target.shape}")
-    if q.library == "numpy":
-        if not out.flags.writeable:
-            raise InvalidValueError("out is read-only")
-        for x in given:
-            if np.may_share_memory(out, x.owner):
-                raise InvalidValueError(f"out shares memory with {x.name}; give an array of its own")
-    elif q.library == "torch":
-        first = target.owner.untyped_storage().data_ptr()
-        for x in given:
-            if first and x.owner.untyped_storage().data_ptr() == first:
-                raise InvalidValueError(f"out shares memory with {x.name}; give a tensor of its own")
+    writable(target, inputs)
     return target
 
 
@@ -233,8 +225,6 @@ def _run_on_host(
     need_cpu(algorithm)
     lse = empty(given[0], lse_shape, "float32")
     into = lse if given[0].library == "numpy" else lse.numpy()
-    if target.library == "numpy" and min(target.owner.strides, default=0) < 0:
-        raise InvalidValueError("out must not have negative strides")
     if 0 not in target.shape:
         views = [*(host_view(x) for x in given), host_view(target, written=True)]
         table = None if bias is None else _bias_view(bias)
