@@ -70,7 +70,11 @@ def test_listed_rows_are_known_kinds_and_unique():
     text = suites.CASES.read_text()
     assert len(cases) == text.count("[[sparse]]")
     assert {entry["kind"] for entry in cases.values()} == {"laplacian", "kkt", "file"}
-    assert [name for name, entry in cases.items() if entry.get("large")] == ["lap2d_1000", "lap3d_64"]
+    assert [name for name, entry in cases.items() if entry.get("large")] == [
+        "kkt_30000_10000",
+        "lap2d_1000",
+        "lap3d_64",
+    ]
 
 
 def test_rows_hold_ours_the_peers_and_who_is_absent(few_peers):
