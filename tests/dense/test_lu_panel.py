@@ -225,7 +225,7 @@ def check_build(entries, arch):
         built = nvrtc.compile(file, names, f"sm_{arch}", compiling.CompileOptions())
         assert set(built.resources) == set(names)
         for name, found in built.resources.items():
-            assert found.spill_store_bytes <= 32, (name, found)
+            assert found.spill_store_bytes <= 64, (name, found)  # eight rows of sixteen columns
 
 
 @pytest.mark.parametrize("arch", [80, 90, 100, 120])
