@@ -50,17 +50,13 @@ def bench(
     from rich.console import Console
 
     from warpfront.bench import suites, turns
-    from warpfront.errors import InvalidValueError
 
     console, notes = Console(), Console(stderr=True)
-    if name is None and (rows or output is not None or against is not None or data is not None):
-        raise InvalidValueError("options of a run need the benchmark's name; `warpfront bench` lists them")
+    _check(name, output, rows, against, data)
     if name is None or list_rows:
         for line in _listed(name):
             console.print(line, highlight=False)
         return
-    if output is not None and output.suffix != ".json":
-        raise InvalidValueError(f"--output is {str(output)!r}; a record is a .json file")
     table, run = suites.find(name)
     cases = suites.read_cases(table)
     names = _names(rows or [], list(cases))
@@ -77,6 +73,16 @@ def bench(
     )
     for shown in tables(record):
         console.print(shown)
+
+
+def _check(name: str | None, output: Path | None, *others: Any) -> None:
+    """Refuse options that belong to no run, and a record that is no .json."""
+    from warpfront.errors import InvalidValueError
+
+    if name is None and any(option is not None for option in (output, *others)):
+        raise InvalidValueError("options of a run need the benchmark's name; `warpfront bench` lists them")
+    if output is not None and output.suffix != ".json":
+        raise InvalidValueError(f"--output is {str(output)!r}; a record is a .json file")
 
 
 def _keep(record: Any, output: Path | None) -> None:
