@@ -91,7 +91,7 @@ def test_decode():
         (lambda: decode(q, cache, [a, b], splits=0), "splits must be"),
         (lambda: decode(q, cache, [a, b], splits="many"), "splits must be"),
         (lambda: decode(q, cache, [a, b], window=(3, 1)), "no keys after a token"),
-        (lambda: decode(q, cache, [a, b], out=q), "share no memory with q"),
+        (lambda: decode(q, cache, [a, b], out=q), "out shares memory with q"),
         (lambda: decode(q, cache, [a, b], out=np.zeros((2, 4, 16), np.float32)[..., ::2]), "C-ordered"),
     ):
         with pytest.raises(InvalidValueError, match=message):

@@ -19,6 +19,7 @@ from warpfront.errors import InvalidValueError, NotSupportedError
 __all__ = [
     "Given",
     "HostView",
+    "byte_range",
     "c_ordered",
     "empty",
     "host_view",
@@ -26,6 +27,7 @@ __all__ = [
     "read",
     "read_only",
     "same_place",
+    "writable",
 ]
 
 BITS = {"float16": np.uint16, "bfloat16": np.uint16, "float32": np.float32}
@@ -83,6 +85,10 @@ def read(name: str, x: Any) -> Given:
         )
     if isinstance(x, np.ndarray):
         size = x.itemsize
+        if any(step % size for step in x.strides):
+            raise InvalidValueError(
+                f"{name}'s strides, {x.strides} bytes, are no multiples of its {size}-byte elements; make a contiguous copy"
+            )
         return Given(
             name, x, "numpy", False, str(x.dtype), x.shape, tuple(step // size for step in x.strides)
         )
@@ -93,6 +99,11 @@ def read(name: str, x: Any) -> Given:
             )
         if str(x.layout) != "torch.strided":
             raise InvalidValueError(f"{name} is a tensor of layout {x.layout}; attention takes dense ones")
+        if x.is_neg() or x.is_conj():
+            bit, remedy = ("negative", "neg") if x.is_neg() else ("conjugate", "conj")
+            raise InvalidValueError(
+                f"{name} has its {bit} bit set: its memory does not hold the values it shows; pass {name}.resolve_{remedy}()"
+            )
         if x.device.type not in ("cpu", "cuda"):
             raise NotSupportedError(f"{name} is on {x.device}; attention runs on the CPU and on CUDA devices")
         kind = str(x.dtype).removeprefix("torch.")
@@ -120,6 +131,42 @@ def same_place(first: Given, *others: Given) -> None:
             raise InvalidValueError(
                 f"{other.name} is on {theirs} and {first.name} on {mine}; they must be on one device"
             )
+
+
+def writable(target: Given, inputs: tuple[Given, ...]) -> None:
+    """Raise `InvalidValueError` unless each element of an array has memory of its own and none is an input's.
+
+    What is compared are the ranges of addresses from an array's first to its last byte, so gaps count as taken.
+    """
+    if target.library == "numpy" and not target.owner.flags.writeable:
+        raise InvalidValueError(f"{target.name} is read-only")
+    span = 1
+    for step, n in sorted(zip(target.strides, target.shape, strict=True)):
+        if n > 1 and step < span and 0 not in target.shape:
+            raise InvalidValueError(
+                f"elements of {target.name} share memory or lie backwards (strides {target.strides} for shape "
+                f"{target.shape}); give an array with a place for each"
+            )
+        span += (n - 1) * step
+    begin, end = byte_range(target)
+    for x in inputs:
+        first, last = byte_range(x)
+        if max(begin, first) < min(end, last):
+            raise InvalidValueError(
+                f"{target.name} shares memory with {x.name}; give an array of its own, {target.name} may share no memory "
+                "with the inputs"
+            )
+
+
+def byte_range(given: Given) -> tuple[int, int]:
+    """Return the addresses an array lies in: of its first byte, and behind its last."""
+    x = given.owner
+    if 0 in given.shape:
+        return 0, 0
+    size = x.itemsize if given.library == "numpy" else x.element_size()
+    begin = x.__array_interface__["data"][0] if given.library == "numpy" else x.data_ptr()
+    reach = [(n - 1) * step * size for n, step in zip(given.shape, given.strides, strict=True)]
+    return begin + sum(min(0, step) for step in reach), begin + size + sum(max(0, step) for step in reach)
 
 
 def host_view(given: Given, *, written: bool = False) -> HostView:

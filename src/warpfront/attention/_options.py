@@ -6,6 +6,8 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from warpfront.attention._problem import SPLITS_LIMIT
 from warpfront.errors import InvalidValueError
 
@@ -13,17 +15,17 @@ __all__ = ["flag", "scale_of", "sides", "soft_cap_of", "splits_of"]
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return a boolean option."""
-    if not isinstance(value, bool):
+    """Return a boolean option, of Python or NumPy."""
+    if not isinstance(value, bool | np.bool_):
         raise InvalidValueError(f"{name} must be True or False, got {value!r}")
-    return value
+    return bool(value)
 
 
 def scale_of(scale: Any, head_dim: int) -> float:
     """Return the factor of the products q k: ``1 / sqrt(head_dim)`` where ``scale`` is None."""
     if scale is None:
         return 1.0 / math.sqrt(max(1, head_dim))
-    return _number("scale", scale)
+    return _float32("scale", _number("scale", scale))
 
 
 def soft_cap_of(soft_cap: Any) -> float:
@@ -33,7 +35,7 @@ def soft_cap_of(soft_cap: Any) -> float:
     value = _number("soft_cap", soft_cap)
     if value <= 0.0:
         raise InvalidValueError(f"soft_cap must be positive, or None for no cap, got {soft_cap!r}")
-    return value
+    return _float32("soft_cap", value)
 
 
 def sides(window: Any, *, causal: bool) -> tuple[int, int]:
@@ -70,6 +72,20 @@ def _side(side: Any, window: Any) -> int:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    try:
+        found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
         raise InvalidValueError(f"{name} must be a finite number, got {value!r}")
-    return float(value)
+    return found
+
+
+def _float32(name: str, value: float) -> float:
+    """Return a number that kernels take as float32, where it must stay what it is."""
+    least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    if value != 0.0 and not least <= abs(value) <= most:
+        raise InvalidValueError(
+            f"{name} is used as float32 and must be {least:.8g} to {most:.8g} in size, got {value!r}"
+        )
+    return value

@@ -148,15 +148,19 @@ class PageBook:
             {page // self.block_pages for page in growth.new_pages} - set(np.flatnonzero(self.block_use))
         )
 
-    def carry_out(self, growth: Growth) -> tuple[NDArray[np.int64], NDArray[np.int64], list[tuple[int, int]]]:
+    def positions(self, growth: Growth) -> NDArray[np.int64]:
+        """Return the position of each token of an append in its sequence, int64 (tokens,); the book stays as it is."""
+        begins = [(self.entries[sequence].length, tokens) for sequence, tokens in growth.counts]
+        nothing = np.zeros(0, np.int64)
+        return np.concatenate([nothing, *(np.arange(at, at + n, dtype=np.int64) for at, n in begins)])
+
+    def carry_out(self, growth: Growth) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
         """Make an append true.
 
         Returns
         -------
         slots : int64 (tokens,)
             ``page * page_size + place`` of each token, sequence after sequence.
-        positions : int64 (tokens,)
-            Of each token in its sequence.
         copies : list of (source page, target page)
             To be copied before tokens are written.
         """
@@ -169,7 +173,7 @@ class PageBook:
             self.users[source] -= 1
             self.entries[sequence].pages[-1] = target
             copies.append((source, target))
-        slots, positions = [], []
+        slots = []
         for sequence, tokens in growth.counts:
             entry = self.entries[sequence]
             place = np.arange(entry.length, entry.length + tokens, dtype=np.int64)
@@ -178,9 +182,7 @@ class PageBook:
             entry.length += tokens
             mine = entry.pages[place // self.page_size].astype(np.int64)
             slots.append(mine * self.page_size + place % self.page_size)
-            positions.append(place)
-        nothing = np.zeros(0, np.int64)
-        return np.concatenate([nothing, *slots]), np.concatenate([nothing, *positions]), copies
+        return np.concatenate([np.zeros(0, np.int64), *slots]), copies
 
     def _take(self) -> None:
         """Take the next page into use."""

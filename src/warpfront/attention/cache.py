@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.attention import _host
-from warpfront.attention._arrays import Given, host_view, integers, read, same_place
+from warpfront.attention._arrays import Given, contiguous_rows, host_view, integers, read, same_place
 from warpfront.attention._cache_checks import check_ids, dtype_name, positive
 from warpfront.attention._pages import Growth, PageBook
 from warpfront.attention._problem import ITEMSIZE, AppendProblem
@@ -22,6 +22,7 @@ __all__ = ["PagedKVCache"]
 # A block is made as large as this where the caller does not say: what a GPU maps at a time.
 BLOCK_BYTES = 2 << 20
 _PAGE_NUMBERS = 1 << 31
+Writer = Callable[[NDArray[np.int64], NDArray[np.int64]], None]
 
 
 class PagedKVCache:
@@ -174,15 +175,19 @@ class PagedKVCache:
         shapes = self._check_tokens(rows, given, cu_seqlens)
         counts = [(int(row), int(n)) for row, n in zip(rows, shapes, strict=True) if row >= 0]
         growth = self._book.plan(counts)
-        highest = max((self._book.entry(row).length + n for row, n in counts), default=0) - 1
-        rotation = None if rope is None else rotation_for(rope, highest, self.head_dim)
+        positions = self._book.positions(growth)
+        rotation = None if rope is None else rotation_for(rope, positions, self.head_dim)
+        write = self._writer(given, int(shapes.sum()), rotation)
+        # What can be wrong was wrong before here: nothing has changed yet, and from here on everything does.
         self._commit(growth)
-        slots, positions, copies = self._book.carry_out(growth)
+        slots, copies = self._book.carry_out(growth)
+        turned = positions if rotation is None else rotation.rows
         if len(slots) < int(shapes.sum()):
             keep = np.repeat(rows >= 0, shapes)
-            slots, positions = _spread(slots, keep, -1), _spread(positions, keep, 0)
+            slots, turned = _spread(slots, keep, -1), _spread(turned, keep, 0)
         self._copy(copies)
-        self._write(given, slots, positions, rotation)
+        if len(slots):
+            write(slots, turned)
 
     def free(self, ids: Any) -> None:
         """Forget sequences. Pages that nobody else uses become free, and blocks of free pages give their memory back.
@@ -306,39 +311,31 @@ class PagedKVCache:
             return
         _host.copy_pages((self.k_pages, self.v_pages), sources, targets)
 
-    def _write(
-        self,
-        given: tuple[Given, Given],
-        slots: NDArray[np.int64],
-        positions: NDArray[np.int64],
-        rotation: Rotation | None,
-    ) -> None:
-        """Write tokens into their slots."""
-        if not slots.shape[0]:
-            return
-        shape = (slots.shape[0], self.kv_heads, self.head_dim)
+    def _writer(self, given: tuple[Given, Given], tokens: int, rotation: Rotation | None) -> Writer:
+        """Check and prepare what is to be written; return what writes it, given slots and rows of the tables."""
+        for x in given:
+            contiguous_rows(x)
         if self.device == "cuda":
-            self._write_on_device(given, slots, positions, rotation, shape)
-            return
-        for x, pages, turned in ((given[0], self.k_pages, rotation), (given[1], self.v_pages, None)):
-            tables = None if turned is None else (*host_tables(turned), turned.interleaved)
-            _host.write_tokens(host_view(x), pages, slots, positions, tables, self.dtype)
+            return self._device_writer(given, tokens, rotation)
+        tables = None if rotation is None else (*host_tables(rotation), rotation.interleaved)
+        views = [host_view(x) for x in given]
 
-    def _write_on_device(
-        self,
-        given: tuple[Given, Given],
-        slots: NDArray[np.int64],
-        positions: NDArray[np.int64],
-        rotation: Rotation | None,
-        shape: tuple[int, int, int],
-    ) -> None:
+        def write(slots: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+            _host.write_tokens(views[0], self.k_pages, slots, rows, tables, self.dtype)
+            _host.write_tokens(views[1], self.v_pages, slots, rows, None, self.dtype)
+
+        return write
+
+    def _device_writer(self, given: tuple[Given, Given], tokens: int, rotation: Rotation | None) -> Writer:
         import torch
 
         from warpfront.attention import _triton_cache
 
         device = self.k_pages.device
         problem = AppendProblem(
-            *shape,
+            tokens,
+            self.kv_heads,
+            self.head_dim,
             self.dtype,
             self.page_size,
             self.num_pages,
@@ -347,9 +344,13 @@ class PagedKVCache:
             on_device=True,
         )
         cos, sin = (None, None) if rotation is None else device_tables(rotation, device)
-        slot, position = (torch.from_numpy(x).to(device) for x in (slots, positions))
-        k, v = (x.owner.reshape(shape) for x in given)
-        _triton_cache.append_pages(problem, k, v, slot, position, cos, sin, self.k_pages, self.v_pages)
+        k, v = (x.owner.reshape(tokens, self.kv_heads, self.head_dim) for x in given)
+
+        def write(slots: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+            slot, row = (torch.from_numpy(x).to(device) for x in (slots, rows))
+            _triton_cache.append_pages(problem, k, v, slot, row, cos, sin, self.k_pages, self.v_pages)
+
+        return write
 
 
 def _spread(values: NDArray[np.int64], keep: NDArray[np.bool_], filling: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpfront.attention import _host, _options
-from warpfront.attention._arrays import Given, c_ordered, empty, host_view, read, same_place
+from warpfront.attention._arrays import Given, c_ordered, empty, host_view, read, same_place, writable
 from warpfront.attention._cache_checks import check_ids
 from warpfront.attention._problem import DecodeProblem
 from warpfront.attention.cache import PagedKVCache
@@ -50,7 +50,7 @@ def decode(
         alone.
     return_lse : bool
     out : array, optional
-        Where the output is written: like ``q``, C-ordered, sharing no memory with it.
+        Where the output is written: like ``q``, C-ordered, sharing no memory with it or the cache.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def decode(
         return_lse=_options.flag("return_lse", return_lse),
         on_device=given.on_device,
     )
-    target = _target(given, out)
+    target = _target(given, cache, out)
     lse = empty(given, shape[:3], "float32") if return_lse or not given.on_device else None
     if 0 not in given.shape:
         run = _on_device if given.on_device else _on_host
@@ -138,7 +138,7 @@ def _left(window: Any) -> int:
     return left
 
 
-def _target(q: Given, out: Any) -> Given:
+def _target(q: Given, cache: PagedKVCache, out: Any) -> Given:
     if out is None:
         return read("out", empty(q, q.shape))
     target = read("out", out)
@@ -147,8 +147,7 @@ def _target(q: Given, out: Any) -> Given:
         raise InvalidValueError(
             f"out must be C-ordered and have the shape of q, {q.shape}, got {target.shape}"
         )
-    if q.library == "numpy" and (not out.flags.writeable or np.may_share_memory(out, q.owner)):
-        raise InvalidValueError("out must be writeable and share no memory with q")
+    writable(target, (q, read("k_pages", cache.k_pages), read("v_pages", cache.v_pages)))
     return target
 
 

@@ -5,17 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, prod
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.attention._arrays import Given, c_ordered, empty, host_view, integers, read, read_only
+from warpfront.attention._arrays import (
+    Given,
+    byte_range,
+    c_ordered,
+    empty,
+    host_view,
+    integers,
+    read,
+    read_only,
+    same_place,
+    writable,
+)
 from warpfront.attention._host import KIND
+from warpfront.attention._options import flag
 from warpfront.attention._problem import check_dtype, check_rotary_dim
 from warpfront.errors import InvalidValueError
 
 __all__ = ["RotaryEmbedding", "Rotation", "apply_rope", "rotation_for"]
+
+# Tables of all positions are kept up to here; beyond, angles of the positions in question are computed at each call.
+KEPT_POSITIONS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -36,19 +52,26 @@ class RotaryEmbedding:
     interleaved: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.dim, bool) or not isinstance(self.dim, int) or self.dim < 2 or self.dim % 2:
+        if isinstance(self.dim, bool) or not isinstance(self.dim, Integral) or self.dim < 2 or self.dim % 2:
             raise InvalidValueError(f"dim must be an even integer, at least 2, got {self.dim!r}")
-        if not (isinstance(self.theta, int | float) and isfinite(self.theta) and self.theta > 0):
+        if not (isinstance(self.theta, Real) and isfinite(self.theta) and self.theta > 0):
             raise InvalidValueError(f"theta must be a positive number, got {self.theta!r}")
+        object.__setattr__(self, "interleaved", flag("interleaved", self.interleaved))
 
     def tables(self, positions: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return cosines and sines of the first positions: float32 (positions, dim / 2), rounded from float64."""
-        return _tables(self.dim, float(self.theta), int(positions))
+        return _tables(int(self.dim), float(self.theta), int(positions))
 
 
 @lru_cache(maxsize=16)
 def _tables(dim: int, theta: float, positions: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    angles = np.arange(positions)[:, None] * theta ** (-2.0 * np.arange(dim // 2) / dim)
+    return _turns(dim, theta, np.arange(positions))
+
+
+def _turns(
+    dim: int, theta: float, positions: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    angles = positions[:, None] * theta ** (-2.0 * np.arange(dim // 2) / dim)
     tables = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     for table in tables:
         table.flags.writeable = False
@@ -57,11 +80,16 @@ def _tables(dim: int, theta: float, positions: int) -> tuple[NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Rotation:
-    """Tables of cosines and sines, float32 (positions, pairs) and C-ordered, as kernels take them."""
+    """Tables of cosines and sines, float32 (positions, pairs) and C-ordered, as kernels take them.
+
+    ``rows`` int64 (tokens,) is each token's row in them; ``kept``: the tables come again, and are worth keeping on a device.
+    """
 
     cos: Any
     sin: Any
+    rows: NDArray[np.int64]
     interleaved: bool
+    kept: bool
 
     @property
     def dim(self) -> int:
@@ -69,36 +97,41 @@ class Rotation:
         return 2 * int(self.cos.shape[1])
 
 
-def rotation_for(rope: Any, highest: int, head_dim: int) -> Rotation:
-    """Return the tables for positions up to ``highest``.
+def rotation_for(rope: Any, positions: NDArray[np.int64], head_dim: int) -> Rotation:
+    """Return tables for tokens at the given positions, and each token's row in them.
 
     Parameters
     ----------
     rope : RotaryEmbedding, or (cos, sin)
         Tables are float32 (positions, pairs), NumPy arrays or tensors; their pairs are ``(c, c + pairs)``.
-    highest : int
-        -1 where there is no token.
+    positions : int64 (tokens,)
     head_dim : int
 
     Raises
     ------
     InvalidValueError
-        No tables, tables that end before ``highest``, or more turned elements than a head has.
+        No tables, tables that end before a position, or more turned elements than a head has.
     """
+    highest = int(positions.max(initial=-1))
     if isinstance(rope, RotaryEmbedding):
         check_rotary_dim(rope.dim, head_dim)
-        # Tables for powers of two: few of them are ever made.
-        cos, sin = rope.tables(1 << max(6, int(highest).bit_length()))
-        return Rotation(cos, sin, rope.interleaved)
+        if highest < KEPT_POSITIONS:
+            # Tables for powers of two: few of them are ever made.
+            cos, sin = rope.tables(1 << max(6, highest.bit_length()))
+            return Rotation(cos, sin, positions, rope.interleaved, kept=True)
+        each, rows = np.unique(positions, return_inverse=True)
+        cos, sin = _turns(int(rope.dim), float(rope.theta), each)
+        return Rotation(cos, sin, rows.astype(np.int64), rope.interleaved, kept=False)
     if not (isinstance(rope, tuple | list) and len(rope) == 2):
         raise InvalidValueError(
             f"rope must be a RotaryEmbedding or tables (cos, sin), got {type(rope).__name__}"
         )
     given = read("cos", rope[0]), read("sin", rope[1])
-    return _given_tables(*given, highest, head_dim)
+    _check_tables(*given, highest, head_dim)
+    return Rotation(rope[0], rope[1], positions, interleaved=False, kept=False)
 
 
-def _given_tables(cos: Given, sin: Given, highest: int, head_dim: int) -> Rotation:
+def _check_tables(cos: Given, sin: Given, highest: int, head_dim: int) -> None:
     if len(cos.shape) != 2 or cos.shape != sin.shape or {cos.dtype, sin.dtype} != {"float32"}:
         raise InvalidValueError(
             f"cos and sin must be float32 (positions, pairs), alike; got {cos.dtype} {cos.shape} and {sin.dtype} {sin.shape}"
@@ -108,7 +141,6 @@ def _given_tables(cos: Given, sin: Given, highest: int, head_dim: int) -> Rotati
         raise InvalidValueError(
             f"position {highest} is beyond the tables, which have {cos.shape[0]} positions"
         )
-    return Rotation(cos.owner, sin.owner, False)
 
 
 def host_tables(rotation: Rotation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -124,9 +156,13 @@ def device_tables(rotation: Rotation, device: Any) -> tuple[Any, Any]:
     """Return the tables as tensors on a GPU; those of a `RotaryEmbedding` are kept there."""
     import torch
 
-    if isinstance(rotation.cos, np.ndarray):
+    if rotation.kept:
         return _on_device(_Key(rotation.cos), str(device)), _on_device(_Key(rotation.sin), str(device))
-    return tuple(torch.as_tensor(x, device=device).contiguous() for x in (rotation.cos, rotation.sin))  # type: ignore[return-value]
+    found = []
+    for table in (rotation.cos, rotation.sin):
+        x = torch.from_numpy(table.copy()) if isinstance(table, np.ndarray) else table
+        found.append(x.to(device).contiguous())
+    return found[0], found[1]
 
 
 class _Key:
@@ -161,7 +197,8 @@ def apply_rope(x: Any, positions: Any, rope: Any, *, out: Any = None) -> Any:
     rope : RotaryEmbedding, or (cos, sin)
         Tables are float32 (positions, pairs) for pairs ``(c, c + pairs)``.
     out : array, optional
-        Where the result is written; it may be ``x`` itself. Default: a new array.
+        Where the result is written; it may be ``x`` itself, and shares no memory with ``x`` or tables otherwise.
+        Default: a new array.
 
     Returns
     -------
@@ -194,30 +231,33 @@ def apply_rope(x: Any, positions: Any, rope: Any, *, out: Any = None) -> Any:
     if flat.min(initial=0) < 0:
         raise InvalidValueError(f"positions must be at least 0, got {flat.min()}")
     heads, head_dim = given.shape[-2:]
-    rotation = rotation_for(rope, int(flat.max(initial=-1)), head_dim)
+    rotation = rotation_for(rope, flat, head_dim)
+    if out is not None:
+        same_place(given, target)
+        itself = byte_range(given) == byte_range(target)
+        tables = () if rotation.kept else (read("cos", rotation.cos), read("sin", rotation.sin))
+        writable(target, tables if itself else (given, *tables))
     if 0 in given.shape:
         return target.owner
     tokens = prod(given.shape[:-2])
     if given.on_device:
-        _rotate_on_device(given, target, flat, rotation, (tokens, heads, head_dim))
+        _rotate_on_device(given, target, rotation, (tokens, heads, head_dim))
     else:
         from warpfront.attention import _decode_kernels as kernels
 
-        tables = host_tables(rotation)
         views = host_view(given).flat, host_view(target, written=True).flat
-        kernels.rotate_rows(*views, flat, *tables, rotation.interleaved, KIND[given.dtype], heads, head_dim)
+        turns = rotation.rows, *host_tables(rotation), rotation.interleaved
+        kernels.rotate_rows(*views, *turns, KIND[given.dtype], heads, head_dim)
     return target.owner
 
 
-def _rotate_on_device(
-    given: Given, target: Given, positions: NDArray[np.int64], rotation: Rotation, shape: tuple[int, int, int]
-) -> None:
+def _rotate_on_device(given: Given, target: Given, rotation: Rotation, shape: tuple[int, int, int]) -> None:
     import torch
 
     from warpfront.attention import _triton_cache
 
     device = given.owner.device
-    places = torch.from_numpy(positions).to(device)
+    places = torch.from_numpy(rotation.rows).to(device)
     tables = device_tables(rotation, device)
     _triton_cache.rotate(
         given.owner.view(shape), places, *tables, rotation.interleaved, target.owner.view(shape)
