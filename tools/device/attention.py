@@ -19,6 +19,7 @@ import subprocess
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from shutil import which
@@ -53,6 +54,11 @@ def correctness(options, seconds):
     jobs += [("varlen_case", f"varlen {right} {dtype}", {"right": right, "dtype": dtype})
              for right in (0, -1) for dtype in ("bfloat16", "float16")]  # fmt: skip
     jobs += [("prefill_case", f"prefill {name}", more) for name, more in check.prefill_options()]
+    if options.quick:  # what the kernels' last changes touch, and one of each option
+        names = check.QUICK
+        jobs = [
+            job for job in jobs if any(job[1].endswith(name) for name in names) or "float32" in job[1][:18]
+        ]
     jobs = [(*job, options.device) for job in (jobs[2::16] if options.dry else jobs)]
     found, wrong, started = {}, [], perf_counter()
     pool = ProcessPoolExecutor(2 if options.dry else 12, mp_context=get_context("spawn"))
@@ -84,7 +90,7 @@ def correctness(options, seconds):
 # ------------------------------------------------------------------ tests and sanitizers, side by side
 
 
-def start_checks(out):
+def start_checks(out, quick):
     python = sys.executable
     commands = {
         "pytest": [
@@ -98,20 +104,22 @@ def start_checks(out):
             "default",
             "-p",
             "no:cacheprovider",
+            *(("-n", "6") if find_spec("xdist") else ()),
             "tests/attention",
         ]
     }
     place = Path("/usr/local/cuda/bin/compute-sanitizer")
     tool = which("compute-sanitizer") or (str(place) if place.is_file() else None)
-    for check in ("memcheck", "racecheck") if tool else ():
+    for check in ("memcheck", "racecheck") if tool and not quick else ():
         quiet = ("--report-api-errors", "no") if check == "memcheck" else ()
         commands[check] = [tool, "--tool", check, "--error-exitcode", "1", *quiet, "--target-processes", "all",
                            python, str(Path(__file__).resolve()), "--driver"]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # each tensor an allocation of its own, for memcheck
     running = {}
     for name, command in commands.items():
         log = (out / f"{name}.log").open("w")
+        if name != "pytest":  # each tensor an allocation of its own, which is what memcheck can watch
+            environment = {**environment, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         running[name] = (
             subprocess.Popen(
                 command,
@@ -201,6 +209,9 @@ def main():
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--tune", choices=("flagship", "all"), default="flagship")
     parser.add_argument("--cuts", action="store_true", help="also try other ways of cutting sequences")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer problems, no sanitizers, nothing compiled ahead"
+    )
     parser.add_argument("--built", action="store_true", help="the check phase has compiled the variants")
     parser.add_argument("--only", default="", help="run one variant by descriptor, in this process")
     parser.add_argument(
@@ -236,15 +247,16 @@ def main():
         import attention_check as check
 
         seconds = options.seconds or 145
-        running = {} if options.dry else start_checks(options.out)
+        running = {} if options.dry else start_checks(options.out, options.quick)
         section("correctness", correctness, options, seconds - 45)
         if not options.dry:
             section("repeats", check.repeats, options.device)
             section("containment", check.containment, options.device)
             section("leak", check.leak, options.device)
             section("far_pages", check.far_pages, options.device)
-        section("descriptors", descriptors, options)
-        section("build", times.build, options, seconds - 15 - (perf_counter() - STARTED))
+        if not options.quick:
+            section("descriptors", descriptors, options)
+            section("build", times.build, options, seconds - 15 - (perf_counter() - STARTED))
         section("checks", finish_checks, running, options.out, seconds - (perf_counter() - STARTED))
         failed += [name for name, entry in done.get("checks", {}).items() if entry["exit"] not in (0, 5)]
     else:

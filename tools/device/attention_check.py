@@ -59,6 +59,14 @@ def worse(a, b):
     return max(a, b, key=lambda found: (not found["right"], found["error"] / max(found["limit"], 1e-30)))
 
 
+QUICK = (
+    "d64 bfloat16 causal", "d80 bfloat16 causal", "d96 float16", "d128 bfloat16", "d256 bfloat16 causal",
+    "bfloat16 window 100 0", "bfloat16 window 33 20", "float16 cap", "bfloat16 bias causal cap", "bfloat16 more queries",
+    "bfloat16 one query", "bfloat16 heads first", "bfloat16 whole tiles", "float16 negative scale", "varlen 0 bfloat16",
+    "page 16", "splits 3", "decode window", "4 tokens window", "33 tokens mha", "decode short", "decode mqa",
+)  # fmt: skip
+
+
 def prefill_options():
     """(name, settings): every option alone and the pairs that meet in the kernel."""
     for head_dim, dtype in product((64, 80, 96, 128, 256), ("bfloat16", "float16", "float32")):

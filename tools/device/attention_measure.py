@@ -146,14 +146,18 @@ def prefill_tiles(case: PrefillCase) -> list[prefilling.Tile]:
         return [tile(m, n, w, 1) for m, n, w in ((32, 32, 4), (64, 32, 4), (64, 32, 8), (64, 64, 8))]
     shapes = [(64, 64, 4, 3)]
     if case.head_dim == 64:
-        shapes += [(128, 64, 8, 3), (64, 128, 4, 2), (128, 128, 8, 2)]
+        shapes += [(128, 64, 8, 3)]
     elif case.head_dim == 256:
-        shapes = [(64, 32, 4, 2), (64, 64, 4, 2), (128, 32, 8, 2), (128, 64, 8, 2)]
-    elif case.head_dim == 128:
-        shapes += [(128, 128, 8, 3), (128, 64, 8, 3)]
+        shapes = [(64, 32, 4, 2), (128, 32, 8, 2)]
+    elif case in FLAGSHIP:
+        shapes += [(128, 128, 8, 3)]
     found = [tile(*shape) for shape in shapes]
-    if case.causal and case.left < 0:
-        found += [tile(*shape, False, True) for shape in shapes[:2]]
+    if case.head_dim in (64, 128):
+        found += [tile(64, 64, 4, 3, True)]
+        if case.causal and case.left < 0:
+            found += [tile(64, 64, 4, 3, True, True)]
+    if case in FLAGSHIP and case.causal:
+        found += [tile(64, 64, 4, 3, False, True)]
     return found
 
 
@@ -162,11 +166,18 @@ def decode_tiles(case: DecodeCase) -> list[decoding.DecodeTile]:
     tile = decoding.DecodeTile
     if case.head_dim == 16:
         return [tile(32, 4, 1), tile(64, 4, 1)]
-    shapes = [(64, 4, 2), (32, 1, 2), (32, 2, 2), (64, 2, 2), (128, 4, 2)]
-    return [tile(*shape, "", dependent) for shape in shapes for dependent in (False, True)]
+    shapes = (
+        (64, 4, 2, True),
+        (64, 4, 2, False),
+        (32, 1, 2, True),
+        (32, 2, 2, True),
+        (64, 2, 2, True),
+        (128, 4, 2, True),
+    )
+    return [tile(n, warps, stages, "", dependent) for n, warps, stages, dependent in shapes]
 
 
-# By descriptor a causal problem did not come back once, on a device that was not looked into: tried in a process apart.
+# Tried in a process apart each.
 DESCRIPTOR_TILES = ((64, 64, 4, 3), (128, 128, 8, 2), (128, 64, 4, 2))
 
 
