@@ -74,7 +74,7 @@ def explain_prefill(
     -------
     tuple of Decision
         Every path: its name, whether it is taken, and the reason. The reason of a path on a GPU that is taken ends with
-        what was measured nearest to the problem.
+        the measurement nearest to the problem, or says that nothing like it was measured on such a device.
     """
     unknown = set(options) - {"causal", "window", "soft_cap", "scale", "return_lse"}
     if unknown:

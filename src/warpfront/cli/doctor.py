@@ -160,7 +160,9 @@ def _gpu(what: str) -> Check:
 
 
 def _torch(what: str) -> Check:
-    return _package(what, "torch", "attention on a GPU, and arrays of PyTorch", 'pip install "warpfront[torch]"')
+    return _package(
+        what, "torch", "attention on a GPU, and arrays of PyTorch", 'pip install "warpfront[torch]"'
+    )
 
 
 def _browser(what: str) -> Check:
