@@ -212,7 +212,7 @@ def main_figures(out, budget):
         if slow:
             del contenders["cupy"]  # its loop over the batch takes three times the others
         found = timed(contenders, 5 if n >= 8192 or slow else 11)
-        case = f"n={n}" if batch == 1 else f"{batch} x n={n}"
+        case = f"n={n}, {dtype}" if batch == 1 else f"{batch} x n={n}, {dtype}"
         shapes = {"n": n, "batch": batch}
         rows.append(Row(case, operation, shapes, dtype, "standard normal", 0, ["warpfront"], found))
         show(rows[-1])

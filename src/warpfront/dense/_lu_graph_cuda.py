@@ -18,8 +18,11 @@ from warpfront.dense.transpose import transpose
 
 __all__ = ["factor_panels", "invert_batch", "make_room", "solve_triangles"]
 
-GRAPH_BYTES = 256 << 20  # matrices that a kept graph may hold
-KEPT, OF_A_KIND = 8, 4  # kinds of graphs that are kept, and of each
+GRAPH_BYTES = 64 << 20  # matrices that a kept graph may hold; longer ones take longer than their launches
+KEPT, OF_A_KIND = (
+    4,
+    4,
+)  # kinds of graphs that are kept, and of each: 1.5 GB with cuBLAS's room at the very most
 INVERSE_PARTS = 4  # block columns whose zeros the first solve of an inverse leaves out
 _kinds: dict[tuple[str, int, int, int], list[_Held]] = {}
 _lock = threading.Lock()
