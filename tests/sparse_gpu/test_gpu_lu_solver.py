@@ -164,6 +164,11 @@ def test_readings_and_misuse(cupy):
     exact = 1 / (np.linalg.norm(a.toarray(), 1) * np.linalg.norm(np.linalg.inv(a.toarray()), 1))
     assert s.rcond() == pytest.approx(exact, rel=0.5)
     assert s.get("npivots") == 0
+    rows, cols, diagonal = s.get("perm_row"), s.get("perm_col"), s.get("diag")
+    assert np.array_equal(np.sort(rows), np.arange(64))
+    assert np.array_equal(np.sort(cols), np.arange(64))
+    size = np.log(np.abs(diagonal) / s.get("scale_col") / s.get("scale_row")[rows[np.argsort(cols)]]).sum()
+    assert size == pytest.approx(np.linalg.slogdet(a.toarray())[1], rel=1e-12)
     with pytest.raises(NotSupportedError, match="no inertia"):
         _ = s.inertia
     with pytest.raises(NotSupportedError, match="delayed pivots are on the CPU"):

@@ -165,17 +165,31 @@ class LuFactor(GpuFactor):
         """Scales of the columns; waits."""
         return self._scales("col")
 
+    def _pivot_records(self) -> NDArray[np.int32]:
+        """Rows' and columns' pivots, (2, n, 2): place in the front and kind; waits."""
+        n = self.plan.n
+        self._follow()
+        found: NDArray[np.int32] = self.runner.buffers["pivots"][: 4 * n].get().reshape(2, n, 2)
+        return found
+
+    def orders(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and columns of A in the order of the pivots, caller's numbering; waits."""
+        general, fronts = self.symbolic.general, self.plan.fronts
+        assert general is not None
+        place = self._pivot_records()[:, :, 0] + np.repeat(fronts["first"], fronts["width"])
+        return general.rows[place[0]].astype(np.int64), self.symbolic.perm[place[1]].astype(np.int64)
+
+    def pivot_values(self) -> NDArray[Any]:
+        """Pivots of the scaled matrix in pivot order; waits."""
+        self._follow()
+        values: NDArray[Any] = self.runner.buffers["diagonal"][: 2 * self.plan.n : 2].get()
+        return values
+
     def zero_pivots(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and columns left without a pivot, caller's numbering, in elimination order."""
-        n, general = self.plan.n, self.symbolic.general
-        assert general is not None
-        self._follow()
-        found = self.runner.buffers["pivots"][: 4 * n].get().reshape(2, n, 2)
-        at = np.flatnonzero(found[0, :, 1] == 0)
-        fronts = self.plan.fronts
-        first = np.repeat(fronts["first"], fronts["width"])[at]
-        rows = general.rows[first + found[0, at, 0]]
-        return rows.astype(np.int64), self.symbolic.perm[first + found[1, at, 0]].astype(np.int64)
+        at = np.flatnonzero(self._pivot_records()[0, :, 1] == 0)
+        rows, cols = self.orders()
+        return rows[at], cols[at]
 
     def scaling_words(self) -> tuple[str, bool]:
         """How the last values were scaled, in words, and whether the matching's scaling did not fit them; waits."""

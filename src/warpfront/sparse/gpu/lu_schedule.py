@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from warpfront.errors import NotSupportedError
 from warpfront.sparse.analysis.symbolic import Symbolic
+from warpfront.sparse.gpu.records import ROW_LIST
 from warpfront.sparse.gpu.schedule import (
     CHILD,
     CHUNK,
@@ -136,7 +137,7 @@ def make_lu_plan(
     return LuPlan(
         symbolic.n, True, fronts, children, entries, made.all_items(), maps, below_ind, tuple(made.launches),
         panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first, wide, flops,
-        *_row_lists(plan, rows, below_ptr, maps),
+        *(_row_lists(plan, rows, below_ptr, maps) if count else (np.zeros(1, ROW_LIST), np.zeros(1, np.int32))),
     )  # fmt: skip
 
 

@@ -40,12 +40,20 @@ def _labels(factor: Factor) -> tuple[Ints, Ints]:
 
 def lu_orders(factor: Factor) -> tuple[Ints, Ints]:
     """Rows and columns of A in the order of the pivots, caller's numbering: ``A[rows][:, cols]`` is what L U equals."""
+    on_device = getattr(factor, "orders", None)
+    if on_device is not None:
+        found: tuple[Ints, Ints] = on_device()
+        return found
     row, col = _labels(factor)
     return _general(factor).rows[row].astype(np.int64), factor.symbolic.perm[col].astype(np.int64)
 
 
 def lu_pivots(factor: Factor) -> NDArray[Any]:
     """Pivots of the scaled matrix in pivot order; 0 where there is none."""
+    on_device = getattr(factor, "pivot_values", None)
+    if on_device is not None:
+        values: NDArray[Any] = on_device()
+        return values
     parts = [
         factor.state.diagonal[2 * at : 2 * (at + done) : 2] for _, _, at, _, _, done, _, _ in _fronts(factor)
     ]
