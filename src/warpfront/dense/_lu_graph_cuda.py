@@ -23,9 +23,13 @@ KEPT, OF_A_KIND = (
     4,
     4,
 )  # kinds of graphs that are kept, and of each: 1.5 GB with cuBLAS's room at the very most
-INVERSE_PARTS = 4  # block columns whose zeros the first solve of an inverse leaves out
 _kinds: dict[tuple[str, int, int, int], list[_Held]] = {}
 _lock = threading.Lock()
+
+
+def inverse_parts(n: int) -> int:
+    """Return the block columns whose zeros the first solve of an inverse leaves out: as many as pay, measured."""
+    return 1 if n <= 2048 else 2 if n <= 4096 else 4
 
 
 def make_room(n: int, batch: int, dtype: str, outer: int | None = None) -> tuple[Any, Any, Any]:
@@ -142,7 +146,7 @@ def solve_triangles(lu: Any, pivots: Any, x: Any, *, identity: bool = False) -> 
         routines.solve_triangle(True, n, len(x), at, n, result.data.ptr, n)
         return result
     inverse = cupy.eye(n, dtype=lu.dtype)
-    wide = -(-n // INVERSE_PARTS)
+    wide = -(-n // inverse_parts(n))
     for first in range(0, n, wide):  # columns of L^-1 from their diagonal on
         corner = first * (n + 1) * item
         many = min(wide, n - first)
