@@ -176,7 +176,7 @@ def test_default_tiles_everywhere(build, cc, dtype, d):
     optin = {80: 163, 90: 227, 100: 227, 120: 99}[cc] << 10
     for more in ({}, {"right": 0}, {"right": 0, "varlen": True}, {"left": 5, "right": 5, "soft_cap": 3.0}):
         problem = PrefillProblem(2, 512, 640, 1024, 1280, 8, 4, d, dtype, **more)
-        tile = prefilling.default_tile(problem, optin)
+        tile = prefilling.default_tile(problem, optin, narrow=cc == 100)
         assert build_prefill(build, cc, tile, d=d, dtype=dtype, **more)[2] <= optin, more
     decode = DecodeProblem(4, 1, 32, 8, d, dtype, 16, 8, 99, 128)
     for _, _, shared in build_decode(build, cc, decoding.default_tile(decode), d=d, dtype=dtype):

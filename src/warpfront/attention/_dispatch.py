@@ -108,7 +108,7 @@ def measured(problem: PrefillProblem, cc: tuple[int, int]) -> Row | None:
 def prefill_tile(problem: PrefillProblem, cc: tuple[int, int]) -> Tile:
     """Return the own kernel's tile for a problem: a measured row's, else a default that every device has room for."""
     row = measured(problem, cc)
-    return default_prefill_tile(problem, _shared_bytes(cc)) if row is None else row.tile
+    return default_prefill_tile(problem, _shared_bytes(cc), narrow=cc[0] == 10) if row is None else row.tile
 
 
 def _shared_bytes(cc: tuple[int, int]) -> int:

@@ -233,10 +233,16 @@ def run_prefill(
     _triton_prefill_kernels.prefill_kernel[grid](*arguments, num_warps=chosen.warps, num_stages=chosen.stages)
 
 
-def default_tile(problem: PrefillProblem, shared_bytes: int = 99 << 10) -> Tile:
-    """Return the tile for a problem where no table has one, within a block's shared memory."""
+def default_tile(problem: PrefillProblem, shared_bytes: int = 99 << 10, *, narrow: bool = False) -> Tile:
+    """Return the tile for a problem where no table has one, within a block's shared memory.
+
+    ``narrow`` keeps rows below 64: on compute capability 10 wider tiles go to tensor memory, where Triton 3.7 fails to
+    compile the masked walk.
+    """
     if problem.dtype == "float32":
         return Tile(32, 32, 4, 1)
+    if narrow:
+        return Tile(32, 32 if problem.head_dim > 128 else 64, 4, 2)
     if problem.head_dim > 128:
         return Tile(64, 32, 4, 2)
     return Tile(64, 64, 4, 3 if shared_bytes >= 120 << 10 else 2)
