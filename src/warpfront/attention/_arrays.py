@@ -153,8 +153,7 @@ def writable(target: Given, inputs: tuple[Given, ...]) -> None:
         first, last = byte_range(x)
         if max(begin, first) < min(end, last):
             raise InvalidValueError(
-                f"{target.name} shares memory with {x.name}; give an array of its own, {target.name} may share no memory "
-                "with the inputs"
+                f"{target.name} shares memory with {x.name}; give an array that lies apart from every input"
             )
 
 
