@@ -209,9 +209,7 @@ def main():
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--tune", choices=("flagship", "all"), default="flagship")
     parser.add_argument("--cuts", action="store_true", help="also try other ways of cutting sequences")
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer problems, no sanitizers, nothing compiled ahead"
-    )
+    parser.add_argument("--quick", action="store_true", help="fewer problems, no sanitizers, no variants")
     parser.add_argument("--built", action="store_true", help="the check phase has compiled the variants")
     parser.add_argument("--only", default="", help="run one variant by descriptor, in this process")
     parser.add_argument(
