@@ -212,9 +212,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer problems, no sanitizers, no variants")
     parser.add_argument("--built", action="store_true", help="the check phase has compiled the variants")
     parser.add_argument("--only", default="", help="run one variant by descriptor, in this process")
-    parser.add_argument(
-        "--flex", action="store_true", help="also FlexAttention, whose compilation takes half a minute"
-    )
+    parser.add_argument("--flex", action="store_true", help="also FlexAttention: it compiles for 30 s")
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--seconds", type=float, default=None)
     options = parser.parse_args()

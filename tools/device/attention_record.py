@@ -86,7 +86,6 @@ def use(text):
     import tomllib
 
     parsed = tomllib.loads(text)
-    _dispatch._table.cache_clear()
     _dispatch._rows.cache_clear()
     _dispatch._table = lambda: parsed
 
