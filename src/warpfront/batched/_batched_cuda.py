@@ -47,7 +47,7 @@ MAX_N, MAX_NRHS = 32, 8
 SERIAL_THREADS = 128
 WARP = 32
 # Variants whose sanitizer suite has not passed on a device yet.
-EXPERIMENTAL: frozenset[str] = frozenset({"packed"})
+EXPERIMENTAL: frozenset[str] = frozenset()
 # No contraction, whatever a kernel's author forgot: status and pivots must agree with the CPU.
 OPTIONS = compiling.CompileOptions(fma=False)
 
@@ -59,9 +59,9 @@ PACKED_LANES = {
     ("lu", 4): ((8, 4, 4), (32, 8, 8)),
     ("lu", 8): ((8, 2, 4), (16, 8, 8), (32, 8, 16)),
 }
-# Blocks to fit a multiprocessor where bounding registers pays: (method, element bytes, lanes) -> (smallest n, largest n,
-# blocks).
-RESIDENT = {("cholesky", 4, 8): (21, 32, 12)}
+# Blocks to fit a multiprocessor where bounding registers pays: (method, element bytes, lanes) -> ((smallest n, largest n,
+# largest nrhs, blocks), ...), from the record: with several right-hand sides more registers are worth more than blocks.
+RESIDENT = {("cholesky", 4, 8): ((21, 32, 3, 12), (32, 32, 8, 8), (21, 31, 8, 12))}
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,10 @@ def packed_lanes(method: str, n: int, nrhs: int, itemsize: int) -> int:
     return next(lanes for most_n, most_nrhs, lanes in table if n <= most_n and nrhs <= most_nrhs)
 
 
-def resident_blocks(method: str, n: int, itemsize: int, lanes: int) -> int:
+def resident_blocks(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> int:
     """Return how many blocks are to fit a multiprocessor: the compiler keeps a lane's registers within that."""
-    least, most, blocks = RESIDENT.get((method, itemsize, lanes), (1, 0, 1))
-    return blocks if least <= n <= most else 1
+    table = RESIDENT.get((method, itemsize, lanes), ())
+    return next((blocks for least, most, sides, blocks in table if least <= n <= most and nrhs <= sides), 1)
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _warp(
     lanes = WARP if variant == "warp" else lanes or packed_lanes(p.method, p.n, p.nrhs, itemsize)
     systems = WARP // lanes
     aligned = "true" if p.aligned else "false"
-    blocks = resident or resident_blocks(p.method, p.n, itemsize, lanes)
+    blocks = resident or resident_blocks(p.method, p.n, p.nrhs, itemsize, lanes)
     if variant == "packed":
         layout = packed_layout(p.method, p.n, p.nrhs, itemsize, lanes)
         tail = f"{aligned}, {blocks}, {stage or min(lanes, 8)}"
