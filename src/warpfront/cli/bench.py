@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,10 @@ def bench(
             show_default=False,
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each contender.")] = 7,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Samples of each contender. Default: 7; --against: 21."),
+    ] = None,
     budget: Annotated[
         float, typer.Option(min=0.0, help="Seconds of calls after which a contender takes no more samples.")
     ] = 20.0,
@@ -58,12 +62,9 @@ def bench(
             console.print(line, highlight=False)
         return
     table, run = suites.find(name)
-    cases = suites.read_cases(table)
-    names = _names(rows or [], list(cases))
-
-    def report(text: str) -> None:
-        notes.print(text, highlight=False, markup=False)
-
+    names = _names(rows or [], list(suites.read_cases(table)))
+    rounds = rounds or (21 if against else 7)
+    report = partial(notes.print, highlight=False, markup=False)
     if against is not None:
         raise typer.Exit(_against(name, against, names, rounds, budget, data, processes, output, report))
 
