@@ -88,6 +88,17 @@ def test_pairs_show_a_tenth_on_a_machine_that_drifts():
     assert pairs_on_a_drifting_machine(1.0, 6).get("slow", 0) == 0
 
 
+def test_pairs_of_several_processes_know_what_processes_differ_by():
+    """Each process is quiet in itself, and one of three is a fifth slower on one side: memory that lies elsewhere."""
+    base = measured([1e-3] * 21, values={"pairing": "now", "processes": [1e-3] * 3})
+    apart = [1.2e-3, 1.02e-3, 1.2e-3]
+    samples = [value for value in apart for _ in range(7)]
+    found = gate.judge(base, measured(samples, values={"pairing": "now", "processes": apart}))
+    assert found.floor == pytest.approx(3 * 0.18 / 1.2 / 2)
+    assert found.verdict == "ambiguous"
+    assert gate.judge(base, measured(samples, values={"pairing": "now"})).verdict == "slow"
+
+
 def test_samples_that_were_not_taken_together_are_no_pairs():
     base = measured([1e-3, 2e-3] * 8, values={"pairing": "then"})
     for values in ({"pairing": "now"}, {}):

@@ -7,7 +7,8 @@ The rule, for the median m and the 95th percentile p of two sets of samples of t
   relative to its median, the larger of base and new;
 - pairs: where samples of both were taken in turn (``values["pairing"]``), a sample's ratio to its partner is free of
   what the machine did to both. The ratio is then the median of those, its interval is theirs, and the A/A spread is
-  half of what halves of them are apart: the deviation from 1 that the median of all has by chance;
+  half of what parts of them are apart (halves, or the processes' medians): the deviation from 1 that the median of all
+  has by chance;
 - slow: m and p of the new one both exceed 1 + n times the base's, and the 95% intervals of the medians (by order
   statistics, which assume no distribution) do not overlap;
 - ambiguous: m exceeds 1 + n, and one of the other two does not agree, or there are fewer than five samples, or a peer
@@ -183,7 +184,8 @@ def judge(
         ratio, above, below = after / before, right[0] > left[1], right[1] < left[0]
     else:
         # Halves differ by twice the standard deviation of the whole's median, and that is how far it is from 1.
-        floor = max(LEAST, SPREADS * _apart(ratios) / 2, RESOLUTION / before)
+        apart = max(_apart(ratios), _processes_apart(base, new)) / 2
+        floor = max(LEAST, SPREADS * apart, RESOLUTION / before)
         ratio, (low, high) = median(ratios), median_interval(ratios)
         above, below = low > 1, high < 1
     tail = percentile(second, 95) / percentile(first, 95)
@@ -212,6 +214,15 @@ def _pairs(base: Measurement, new: Measurement) -> list[float] | None:
     if token is None or token != new.values.get("pairing") or len(base.seconds) != len(new.seconds):
         return None
     return [after / before for before, after in zip(base.seconds, new.seconds, strict=True)]
+
+
+def _processes_apart(base: Measurement, new: Measurement) -> float:
+    """Return how far the ratios of the processes' medians are from each other; 0 for one process."""
+    before, after = base.values.get("processes"), new.values.get("processes")
+    if not isinstance(before, list) or not isinstance(after, list):
+        return 0.0
+    ratios = [float(late) / float(early) for early, late in zip(before, after, strict=True)]
+    return (max(ratios) - min(ratios)) / median(ratios) if ratios else 0.0
 
 
 def _floor(base: Measurement, new: Measurement) -> float:
