@@ -63,7 +63,7 @@ def checks(out, seconds):
         jobs.append([(name, [python, "-m", "pytest", "-q", *marks, *quiet, str(ROOT / path), *more])])
 
     def run(chain):
-        return [(name, run_one(name, command, out, environment)) for name, command in chain]
+        return [(name, run_one(name, command, out, environment, seconds)) for name, command in chain]
 
     bad = []
     with ThreadPoolExecutor(len(jobs)) as pool:
@@ -73,7 +73,7 @@ def checks(out, seconds):
         raise AssertionError(f"failed: {bad}")
 
 
-def run_one(name, command, out, environment):
+def run_one(name, command, out, environment, seconds):
     """Run one command until the checks' time is over; print its end, and more of it where it failed."""
     log = out / f"{name.replace(' ', '_')}.log"
     with log.open("w") as sink:
