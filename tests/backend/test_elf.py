@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.backend import compile as compiling
-from warpfront.backend import elf, nvrtc
+from warpfront.backend import compiled, elf, nvrtc
 from warpfront.dense import _transpose_cuda as plans
 from warpfront.errors import FormatError
 
@@ -52,7 +52,7 @@ def test_the_cubin_agrees_with_the_assembler(arch, spilling):
 @pytest.mark.parametrize("silence", ["everything", "one kernel"])
 def test_a_compiler_that_reports_nothing_is_no_error(silence, monkeypatch, spilling):
     """One cubin, read with and without its report: two compilations need not choose the same registers."""
-    whole, logs = compiling.parse_resources, []
+    whole, logs = compiled.parse_resources, []
 
     def heard(log):
         logs.append(log)
@@ -62,11 +62,11 @@ def test_a_compiler_that_reports_nothing_is_no_error(silence, monkeypatch, spill
         found = whole(log)
         return {} if silence == "everything" else {k: v for k, v in found.items() if k != "plain"}
 
-    monkeypatch.setattr(compiling, "parse_resources", heard)
+    monkeypatch.setattr(compiled, "parse_resources", heard)
     made = built(spilling, ("spilling", "plain"), "sm_90")
     assert set(whole(logs[-1])) == {made.names["spilling"], "plain"}  # this compiler did report
-    monkeypatch.setattr(compiling, "parse_resources", silent)
-    found = compiling.kernel_resources(made.names, made.cubin, logs[-1], spilling)
+    monkeypatch.setattr(compiled, "parse_resources", silent)
+    found = compiled.kernel_resources(made.names, made.cubin, logs[-1], spilling)
     assert found["plain"] == made.resources["plain"]
     assert found["spilling"].registers == made.resources["spilling"].registers
     assert found["spilling"].spill_store_bytes >= made.resources["spilling"].spill_store_bytes
@@ -75,7 +75,7 @@ def test_a_compiler_that_reports_nothing_is_no_error(silence, monkeypatch, spill
 def test_a_kernel_that_is_nowhere_is_named(spilling):
     cubin = built(spilling, ("plain",), "sm_80").cubin
     with pytest.raises(compiling.CompileError, match="holds no kernel absent<3>"):
-        compiling.kernel_resources({"absent<3>": "_Z6absent"}, cubin, "", spilling)
+        compiled.kernel_resources({"absent<3>": "_Z6absent"}, cubin, "", spilling)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + bytes(100), None])

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from warpfront.backend.compile import Compiled, KernelResources
+from warpfront.backend.compiled import Compiled, KernelResources
 
 __all__ = ["Cache", "CacheInfo", "default", "pack", "unpack"]
 

@@ -11,15 +11,14 @@ from shutil import which
 from time import perf_counter
 
 from warpfront.backend import elf
-from warpfront.backend.compile import (
+from warpfront.backend.compiled import (
     Compiled,
-    CompileError,
     CompileOptions,
     device_folder,
     kernel_resources,
     refuse_warnings,
 )
-from warpfront.errors import InvalidValueError, NotSupportedError
+from warpfront.errors import CompileError, InvalidValueError, NotSupportedError
 
 __all__ = ["compile", "missing", "version"]
 

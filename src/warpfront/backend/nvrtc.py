@@ -7,15 +7,14 @@ from io import StringIO
 from pathlib import Path
 from time import perf_counter
 
-from warpfront.backend.compile import (
+from warpfront.backend.compiled import (
     Compiled,
-    CompileError,
     CompileOptions,
     device_folder,
     kernel_resources,
     refuse_warnings,
 )
-from warpfront.errors import NotSupportedError
+from warpfront.errors import CompileError, NotSupportedError
 
 __all__ = ["architectures", "compile", "missing", "version"]
 
