@@ -23,7 +23,10 @@ __all__ = [
 
 
 class Tree(NamedTuple):
-    """Where the entries of each front come from: rows of the fronts, which are wide, entries of A, children."""
+    """Where the entries of each front come from: rows of the fronts, which are wide, entries of A, children.
+
+    ``general``: a front is a whole square, and behind a child's lower triangle lies its upper one, packed by rows.
+    """
 
     rows: NDArray[np.int64]
     wide: NDArray[np.bool_]
@@ -36,6 +39,7 @@ class Tree(NamedTuple):
     below_ptr: NDArray[np.int64]
     maps: NDArray[np.int32]
     block: NDArray[np.int64]
+    general: bool
 
 
 SLOTS, LANES = 8, 32
@@ -68,6 +72,8 @@ def _count(tree, s, rows, count):
         for j in range(begin, end):
             for i in range(j, end):
                 count[maps[j] * rows + maps[i]] += 1
+                if tree.general and i > j:
+                    count[maps[i] * rows + maps[j]] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -170,14 +176,20 @@ def fill(tree, first, longs, base, sources, places):
         base[s] = least
         for c in range(child_ptr[s], child_ptr[s + 1]):
             begin, end = below_ptr[child_ind[c]], below_ptr[child_ind[c] + 1]
+            below = end - begin
+            half = (below * (below + 1) // 2 + 3) // 4 * 4
             source = block[child_ind[c]] - least
             for j in range(begin, end):
                 for i in range(j, end):
                     where = maps[j] * r + maps[i]
                     sources[start[where]] = source
                     start[where] += LANES
+                    if tree.general and i > j:
+                        where = maps[i] * r + maps[j]
+                        sources[start[where]] = source + half
+                        start[where] += LANES
                     source += 1
-            largest = max(largest, source)
+            largest = max(largest, source + half)
     return largest
 
 

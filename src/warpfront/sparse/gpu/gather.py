@@ -15,7 +15,8 @@ __all__ = ["gather_lists"]
 
 
 def gather_lists(
-    plan: FrontPlan, rows: NDArray[Any], wide: NDArray[Any], below_ptr: NDArray[Any], maps: NDArray[Any], block: NDArray[Any]
+    plan: FrontPlan, rows: NDArray[Any], wide: NDArray[Any], below_ptr: NDArray[Any], maps: NDArray[Any], block: NDArray[Any],
+    general: bool = False,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.uint16]]:  # fmt: skip
     """Lists by which the small fronts are assembled (``gather.cuh``).
 
@@ -29,6 +30,8 @@ def gather_lists(
         Places of each front's rows below in its parent.
     block : int64[fronts]
         Places of the contribution blocks.
+    general : bool
+        Fronts and contribution blocks have two halves (``lu_front.cuh``).
 
     Returns
     -------
@@ -46,7 +49,7 @@ def gather_lists(
     short, total = np.zeros(rows.size, np.int64), np.zeros(rows.size, np.int64)
     tree = kernels.Tree(
         rows, wide, plan.a_ptr, plan.a_row, plan.a_col, plan.a_slot, plan.child_ptr, plan.child_ind, below_ptr, maps,
-        np.ascontiguousarray(block),
+        np.ascontiguousarray(block), general,
     )  # fmt: skip
     kernels.chunks(tree, short, total)
     ends = np.cumsum(total)
