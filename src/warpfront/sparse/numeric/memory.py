@@ -60,15 +60,17 @@ def planned_room(symbolic: Symbolic) -> Room:
     """Room a factorisation with delayed pivots starts with: for the factor as much again, up to SPARE words.
 
     A repeat costs a whole factorisation, and one delayed column moves the panels of all fronts it passes to the room.
-    What is not touched of it takes no memory: the system gives pages when they are written.
+    What is not touched of it takes no memory: the system gives pages when they are written. LU has no pivots of order
+    2 to fall back on, and delays more: moved fronts may take twice the plan, contribution blocks half as much again.
     """
     plan, n = symbolic.plan, symbolic.n
+    times, share = (1, 10) if symbolic.general is None else (2, 2)
     panel, ind = int(plan.panel_ptr[-1]), int(plan.front_ptr[-1])
-    panel = max(panel // 10 + 8 * n // 10 + 1024, min(panel, SPARE))
-    ind = max(ind // 10 + n // 10 + 64, min(ind, SPARE // 8))
-    pivot = max(n // 5 + 64, min(n, SPARE // 8))
-    stack = symbolic.stack_words // 10 + 4096
-    root = symbolic.root_words // 10 + 1024
+    panel = max(panel // 10 + 8 * n // 10 + 1024, min(times * panel, SPARE))
+    ind = max(ind // 10 + n // 10 + 64, min(times * ind, SPARE // 8))
+    pivot = max(n // 5 + 64, min(times * n, SPARE // 8))
+    stack = symbolic.stack_words // share + 4096
+    root = symbolic.root_words // share + 1024
     return Room(panel, ind, pivot, stack, root, symbolic.max_front // 4 + 32)
 
 
