@@ -49,31 +49,24 @@ LONG = 4  # class of elements with more sources than a chunk has slots
 
 
 @njit(cache=True, nogil=True)
-def _class_of(sources):
-    """Class of an element: 0..3 for up to 1, 2, 4, 8 sources, else LONG."""
-    size = 1
-    for k in range(4):
-        if sources <= size:
-            return k
-        size *= 2
-    return LONG
-
-
-@njit(cache=True, nogil=True)
 def _count(tree, s, rows, count):
-    """Sources of each element (row, col) of front s, at col * rows + row."""
-    maps = tree.maps
-    count[: rows * rows] = 0
+    """Add up the sources of each element (row, col) of front s, at col * rows + row.
+
+    Unsigned indices, here and below: for signed ones every access is tested for Python's negative indexing.
+    """
+    maps, ld = tree.maps, np.uint32(rows)
     for e in range(tree.a_ptr[s], tree.a_ptr[s + 1]):
         count[tree.a_col[e] * rows + tree.a_row[e]] += 1
     for c in range(tree.child_ptr[s], tree.child_ptr[s + 1]):
         child = tree.child_ind[c]
-        begin, end = tree.below_ptr[child], tree.below_ptr[child + 1]
+        begin, end = np.uint64(tree.below_ptr[child]), np.uint64(tree.below_ptr[child + 1])
         for j in range(begin, end):
+            col = np.uint32(maps[j])
             for i in range(j, end):
-                count[maps[j] * rows + maps[i]] += 1
-                if tree.general and i > j:
-                    count[maps[i] * rows + maps[j]] += 1
+                count[col * ld + np.uint32(maps[i])] += 1
+            if tree.general:
+                for i in range(j + np.uint64(1), end):
+                    count[np.uint32(maps[i]) * ld + col] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -91,81 +84,107 @@ def _long_chunks(rows, count):
 
 
 @njit(cache=True, nogil=True)
-def _largest_front(tree):
+def _largest_front(tree, begin, end):
     most = 1
-    for s in range(tree.rows.size):
+    for s in range(begin, end):
         if not tree.wide[s]:
             most = max(most, tree.rows[s])
     return most
 
 
 @njit(cache=True, nogil=True)
-def chunks(tree, short, total):
-    """Chunks of each front: without those of class LONG, and all; wide fronts have none."""
-    rows, wide, most = tree.rows, tree.wide, _largest_front(tree)
-    count = np.zeros(most * most, np.int32)
-    for s in range(rows.size):
-        if wide[s]:
-            continue
-        _count(tree, s, rows[s], count)
-        of_class = np.zeros(LONG + 1, np.int64)
-        for e in range(rows[s] * rows[s]):
-            if count[e] > 0:
-                of_class[_class_of(count[e])] += 1
-        for k in range(LONG):
-            short[s] += ((of_class[k] << k) + CHUNK_WORDS - 1) // CHUNK_WORDS
-        total[s] = short[s] + _long_chunks(rows[s], count)
+def chunks(tree, begin, end, short, total):
+    """Chunks of fronts ``begin..end``: of each class but LONG, ``short[s, k]``, and all; wide fronts have none.
 
-
-@njit(cache=True, nogil=True)
-def _place(rows, ld, count, first, longs, start, places):
-    """Give each element its slots: where they start, and its place in its last slot."""
-    following = first
-    for k in range(LONG):
-        size = 1 << k
-        at = 0
-        for e in range(rows * rows):
-            if count[e] > 0 and _class_of(count[e]) == k:
-                inside = at % (CHUNK_WORDS // size)
-                chunk = following + at // (CHUNK_WORDS // size)
-                start[e] = chunk * CHUNK_WORDS + inside // LANES * size * LANES + inside % LANES
-                places[start[e] + (size - 1) * LANES] = e // rows * ld + e % rows
-                at += 1
-        following += (at * size + CHUNK_WORDS - 1) // CHUNK_WORDS
-    chunk, group = longs, np.zeros(LANES, np.int64)
-    lane, deepest = 0, 0
-    for e in range(rows * rows + 1):
-        if e < rows * rows and count[e] > SLOTS:
-            group[lane] = e
-            lane += 1
-            deepest = max(deepest, count[e])
-        if lane == LANES or (e == rows * rows and lane > 0):
-            depth = (deepest + SLOTS - 1) // SLOTS
-            for k in range(lane):
-                start[group[k]] = chunk * CHUNK_WORDS + k
-                last = (chunk + depth) * CHUNK_WORDS - LANES + k
-                places[last] = group[k] // rows * ld + group[k] % rows
-            chunk += depth
-            lane, deepest = 0, 0
-
-
-@njit(cache=True, nogil=True)
-def fill(tree, first, longs, base, sources, places):
-    """Write the lists and each front's ``base``; returns the largest source counted from it.
-
-    ``sources`` and ``places`` come filled with NOTHING and NOWHERE.
+    Class of an element: 0 to 3 for up to 1, 2, 4, 8 sources, else LONG.
     """
-    rows, wide, block, maps, most = tree.rows, tree.wide, tree.block, tree.maps, _largest_front(tree)
+    count = np.zeros(_largest_front(tree, begin, end) ** 2, np.int32)
+    for s in range(begin, end):
+        if tree.wide[s]:
+            continue
+        rows = tree.rows[s]
+        used = count[: rows * rows]
+        used[:] = 0
+        _count(tree, s, rows, used)
+        over = np.zeros(LONG + 2, np.int64)
+        for col in range(rows):
+            for e in range(np.uint64(col * rows + (0 if tree.general else col)), np.uint64((col + 1) * rows)):
+                c = used[e]
+                over[0] += c > 0
+                over[1] += c > 1
+                over[2] += c > 2
+                over[3] += c > 4
+                over[4] += c > 8
+        for k in range(LONG):
+            short[s, k] = (((over[k] - over[k + 1]) << k) + CHUNK_WORDS - 1) // CHUNK_WORDS
+            total[s] += short[s, k]
+        if over[LONG] > 0:
+            total[s] += _long_chunks(rows, used)
+
+
+@njit(cache=True, nogil=True)
+def _close(rows, ld, group, lanes, depth, chunk, start, places):
+    """Give the elements of class LONG in ``group`` their slots."""
+    for k in range(lanes):
+        start[group[k]] = chunk * CHUNK_WORDS + k
+        places[(chunk + depth) * CHUNK_WORDS - LANES + k] = group[k] // rows * ld + group[k] % rows
+
+
+@njit(cache=True, nogil=True)
+def _place(general, rows, count, first, short, start, places):
+    """Give each element its slots: where they start, and its place in its last slot. The counts become zero again."""
+    ld = (rows + 15) // 16 * 16 + 4
+    base, at = np.zeros(LONG + 1, np.int64), np.zeros(LONG, np.int64)
+    base[0] = first
+    for k in range(LONG):
+        base[k + 1] = base[k] + short[k]
+    chunk, group, lane, deepest = base[LONG], np.zeros(LANES, np.int64), 0, 0
+    for col in range(rows):
+        for row in range(0 if general else col, rows):
+            e = np.uint64(col * rows + row)
+            c = np.int64(count[e])
+            if c == 0:
+                continue
+            count[e] = 0
+            if c > SLOTS:
+                group[lane] = col * rows + row
+                lane += 1
+                deepest = max(deepest, c)
+                if lane == LANES:
+                    depth = (deepest + SLOTS - 1) // SLOTS
+                    _close(rows, ld, group, lane, depth, chunk, start, places)
+                    chunk, lane, deepest = chunk + depth, 0, 0
+                continue
+            k = (c > 1) + (c > 2) + (c > 4)
+            nth = at[k]
+            at[k] = nth + 1
+            inside = nth & ((CHUNK_WORDS >> k) - 1)
+            word = (
+                (base[k] + (nth >> (8 - k))) * CHUNK_WORDS + ((inside // LANES * LANES) << k) + inside % LANES
+            )
+            start[e] = word
+            places[word + ((1 << k) - 1) * LANES] = col * ld + row
+    if lane > 0:
+        _close(rows, ld, group, lane, (deepest + SLOTS - 1) // SLOTS, chunk, start, places)
+
+
+@njit(cache=True, nogil=True)
+def fill(tree, begin, end, first, short, total, base, sources, places):
+    """Write the lists of fronts ``begin..end`` and each one's ``base``; returns the largest source counted from it."""
+    block, maps = tree.block, tree.maps
     child_ptr, child_ind, below_ptr = tree.child_ptr, tree.child_ind, tree.below_ptr
     largest = 0
-    count = np.zeros(most * most, np.int32)
-    start = np.zeros(most * most, np.int64)
-    for s in range(rows.size):
-        if wide[s]:
+    count = np.zeros(_largest_front(tree, begin, end) ** 2, np.int32)
+    start = np.zeros(count.size, np.int64)
+    for s in range(begin, end):
+        if tree.wide[s]:
             continue
-        r = rows[s]
+        r = tree.rows[s]
+        ld = np.uint32(r)
+        sources[first[s] * CHUNK_WORDS : (first[s] + total[s]) * CHUNK_WORDS] = NOTHING
+        places[first[s] * CHUNK_WORDS : (first[s] + total[s]) * CHUNK_WORDS] = NOWHERE
         _count(tree, s, r, count)
-        _place(r, (r + 15) // 16 * 16 + 4, count, first[s], longs[s], start, places)
+        _place(tree.general, r, count, first[s], short[s], start, places)
         for e in range(tree.a_ptr[s], tree.a_ptr[s + 1]):
             where = tree.a_col[e] * r + tree.a_row[e]
             sources[start[where]] = -2 - tree.a_slot[e]
@@ -175,21 +194,25 @@ def fill(tree, first, longs, base, sources, places):
             least = min(least, block[child_ind[c]])
         base[s] = least
         for c in range(child_ptr[s], child_ptr[s + 1]):
-            begin, end = below_ptr[child_ind[c]], below_ptr[child_ind[c] + 1]
-            below = end - begin
+            from_, to = np.uint64(below_ptr[child_ind[c]]), np.uint64(below_ptr[child_ind[c] + 1])
+            below = np.int64(to - from_)
             half = (below * (below + 1) // 2 + 3) // 4 * 4
             source = block[child_ind[c]] - least
-            for j in range(begin, end):
-                for i in range(j, end):
-                    where = maps[j] * r + maps[i]
-                    sources[start[where]] = source
-                    start[where] += LANES
-                    if tree.general and i > j:
-                        where = maps[i] * r + maps[j]
-                        sources[start[where]] = source + half
-                        start[where] += LANES
-                    source += 1
-            largest = max(largest, source + half)
+            for j in range(from_, to):
+                col = np.uint32(maps[j])
+                for i in range(j, to):
+                    where = col * ld + np.uint32(maps[i])
+                    word = start[where]
+                    sources[word] = source + np.int64(i - j)
+                    start[where] = word + LANES
+                if tree.general:
+                    for i in range(j + np.uint64(1), to):
+                        where = np.uint32(maps[i]) * ld + col
+                        word = start[where]
+                        sources[word] = source + half + np.int64(i - j)
+                        start[where] = word + LANES
+                source += np.int64(to - j)
+            largest = max(largest, source + (half if tree.general else 0))
     return largest
 
 
