@@ -101,7 +101,7 @@ def test_summary_kernel_on_the_host(dtype):
     runner = Runner.build(plan.SOURCE, plan.instantiations()[0][1])
     found = runner.launch(
         plan.expressions(dtype)[2],
-        (2, 4),
+        (4, 2),
         plan.SUMMARY_THREADS,
         [lu, pivots, report, value, sign, n],
         schedules=2,
@@ -122,6 +122,24 @@ def test_summary_kernel_on_the_host(dtype):
             wanted = np.exp(report[k, 4]).astype(value.real.dtype)
         assert abs(value[k]) == pytest.approx(wanted, rel=1e-5)
         assert report[k, 5] == pytest.approx(abs(value[k]), rel=1e-6)
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_that_are_not_finite_are_marked_on_the_host(dtype):
+    from warpfront.backend.simt import Simt as Runner
+    from warpfront.dense import _lu_small_cuda as plan
+
+    x = matrix(45, dtype, batch=4)
+    x[1, 44, 44] = np.inf
+    x[3, 0, 0] = np.nan if np.dtype(dtype).kind == "f" else complex(0, np.nan)
+    entries, report = x[0].size * (2 if np.dtype(dtype).kind == "c" else 1), np.zeros((4, plan.REPORT))
+    runner = Runner.build(plan.SOURCE, plan.instantiations()[0][1])
+    args = [x.view(x.real.dtype), entries, report, plan.RESULT]
+    found = runner.launch(plan.finite_expression(dtype), (4, 3), plan.SUMMARY_THREADS, args, schedules=2)
+    assert not found.findings, found.findings
+    assert report[:, plan.RESULT].tolist() == [0, 1, 0, 1]
+    assert not np.delete(report, plan.RESULT, axis=1).any()
 
 
 @pytest.mark.simt

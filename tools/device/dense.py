@@ -34,6 +34,7 @@ TESTS = {
     "solves f": ("tests/dense/test_linalg.py", "-k", f"{SOLVES} and float"),
     "solves c": ("tests/dense/test_linalg.py", "-k", f"{SOLVES} and complex"),
     "others": ("tests/dense/test_linalg.py", "-k", f"not {SOLVES}"),
+    "overflow": ("tests/dense/test_overflow.py",),
     "panels": ("tests/dense/test_lu_panel.py",),
     "profile": ("tests/bench/test_profile.py",),
     "products": ("tests/sparse/test_products.py",),

@@ -77,7 +77,9 @@ def raise_for(one: DenseOutcome, where: str) -> None:
     if one.status == Status.SINGULAR:
         raise SingularMatrixError(f"singular: pivot {one.column}{where} is exactly zero", one.column)
     if one.status == Status.NON_FINITE and one.method.endswith(OVERFLOWED):
-        raise NonFiniteError(f"the result{where} does not fit its type: an entry overflows; scale the matrix")
+        raise NonFiniteError(
+            f"the result{where} does not fit its type, or the factors do not: an entry overflows; scale the matrix"
+        )
     if one.status == Status.NON_FINITE:
         raise NonFiniteError(f"an entry{where} (matrix or right-hand side) is NaN or infinite")
     if one.status == Status.REFINEMENT_FAILED:

@@ -18,7 +18,7 @@ from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense import _lu_small_cuda as small
 from warpfront.dense.transpose import transpose
 
-__all__ = ["DeviceLU", "factor", "fan_out", "summarised"]
+__all__ = ["DeviceLU", "factor", "fan_out", "mark_not_finite", "summarised"]
 
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 MANY_COLUMNS = 64  # right-hand sides from which two triangular solves of cuBLAS are the faster way
@@ -42,7 +42,7 @@ class DeviceLU:
     pivots : cupy int32 [batch, n]
         Row interchanges, counted from 1.
     report : cupy float64 [batch, small.REPORT], or NumPy
-        What `lu_summary` found, see `lu_small.cu`.
+        What `lu_summary` and `lu_finite` found, see `lu_small.cu`.
     value, sign : cupy array [batch] or None
         Determinants and their signs.
     info : cupy int32 [batch] or None
@@ -75,8 +75,14 @@ class DeviceLU:
 
     @cached_property
     def zero(self) -> Any:
-        """On the host, int64[batch]: column of the first zero pivot, -1, or -2 for NaN and infinity. Waits."""
+        """On the host, int64[batch]: column of the first zero pivot, -1, or -2 for factors that are not finite. Waits."""
         return np.where(self.facts[:, 0] != 0, -2, self.facts[:, 1]).astype(np.int64)
+
+    def given_finite(self, b: int) -> bool:
+        """Whether matrix b itself is finite: where a factor is not, it has overflowed. Waits."""
+        import cupy
+
+        return bool(cupy.isfinite(self.matrices[b]).all())
 
     @cached_property
     def doubtful(self) -> Any:
@@ -232,8 +238,26 @@ def summarised(a: Any, lu: Any, pivots: Any, info: Any = None) -> DeviceLU:
     value, sign = cupy.empty(batch, lu.dtype), cupy.empty(batch, lu.dtype)
     kernel, stream = _kernel(lu, 2)
     args = (lu.data.ptr, pivots.data.ptr, report.data.ptr, value.data.ptr, sign.data.ptr, n)
-    kernel.launch(stream, (small.summary_blocks(n), batch), small.SUMMARY_THREADS, args)
+    kernel.launch(stream, (batch, small.summary_blocks(n * n)), small.SUMMARY_THREADS, args)
     return DeviceLU(a, lu, pivots, report, value, sign, info)
+
+
+def mark_not_finite(x: Any, report: Any, field: int) -> None:
+    """Queue a pass over ``x`` [batch, ...] that sets number ``field`` of a matrix's report where an entry is not finite."""
+    import cupy
+
+    from warpfront.backend import cuda
+
+    if not x.size:
+        return
+    x = cupy.ascontiguousarray(x)
+    entries = x[0].size * (2 if x.dtype.kind == "c" else 1)
+    expression = small.finite_expression(x.dtype.name)
+    kernel = cuda.load(
+        small.SOURCE, expression, small.SIGNATURES["lu_finite"], x.device.id, options=small.OPTIONS
+    )
+    grid, stream = (len(x), small.summary_blocks(entries)), int(cupy.cuda.get_current_stream().ptr)
+    kernel.launch(stream, grid, small.SUMMARY_THREADS, (x.data.ptr, entries, report.data.ptr, field))
 
 
 def fan_out(count: int, run: Callable[[int], None], streams: int = STREAMS) -> None:

@@ -6,6 +6,7 @@ this module.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,11 @@ import numpy as np
 from warpfront.backend import arrays, capability
 from warpfront.dense._batch import answer
 from warpfront.dense._checks import own_type, right_hand_sides, working_dtype
-from warpfront.dense._device_lu import DeviceLU, factor, fan_out
+from warpfront.dense._device_lu import DeviceLU, factor, fan_out, mark_not_finite
+from warpfront.dense._lu_small_cuda import RESULT, RIGHT_HAND_SIDE
+from warpfront.dense.factor import product_of
 from warpfront.dense.mixed import refine_inverse, refine_solve
-from warpfront.dense.records import DenseOutcome, Determinant, SignLog
+from warpfront.dense.records import OVERFLOWED, DenseOutcome, Determinant, SignLog
 from warpfront.errors import InvalidValueError, NonFiniteError, NotSupportedError, Status
 
 __all__ = ["determinant", "inv", "many_on_device", "rcond", "solve"]
@@ -68,21 +71,30 @@ def _only_partial(pivoting: str) -> None:
 
 
 def _outcomes(found: DeviceLU, check: str, errors: Any, method: str) -> list[DenseOutcome]:
-    conditions = found.rcond if check == "status" else _screened(found)
-    result = []
+    result, nan = [], float("nan")
     for b, zero in enumerate(found.zero.tolist()):
-        status = Status.NON_FINITE if zero == -2 else Status.OK if zero == -1 else Status.SINGULAR
-        error = float(errors[b]) if status == Status.OK else float("nan")
-        result.append(DenseOutcome(None, status, max(zero, -1), float(conditions[b]), error, 0, method))
+        status, how = _status(found, b, method)
+        condition, error = nan, nan
+        if status == Status.SINGULAR:
+            condition = 0.0
+        elif status == Status.OK:
+            error = float(errors[b])
+            condition = found.condition(b) if check == "status" or found.doubtful[b] else nan
+        column = zero if status == Status.SINGULAR else -1
+        result.append(DenseOutcome(None, status, column, condition, error, 0, how))
     return result
 
 
-def _screened(found: DeviceLU) -> Any:
-    """Condition estimates where the pivots give reason for one, else NaN."""
-    result = np.full(len(found.lu), np.nan)
-    for b in np.flatnonzero(found.doubtful):
-        result[b] = found.condition(int(b))
-    return result
+def _status(found: DeviceLU, b: int, method: str) -> tuple[Status, str]:
+    """Return what became of one system, and its method in words; as on the CPU, input that is not finite comes first."""
+    facts, zero = found.facts[b], int(found.zero[b])
+    if facts[RIGHT_HAND_SIDE] != 0 or (zero == -2 and not found.given_finite(b)):
+        return Status.NON_FINITE, "not started"
+    if zero >= 0:
+        return Status.SINGULAR, method
+    if zero == -2 or facts[RESULT] != 0:
+        return Status.NON_FINITE, method + OVERFLOWED
+    return Status.OK, method
 
 
 def _errors(a: Any, x: Any, b: Any) -> Any:
@@ -110,8 +122,16 @@ class _Queued:
         import cupy
 
         if self.factors is not None:
-            matrices, count = self.given.matrices, len(self.given.matrices)
-            errors = _errors(matrices, self.x, self.right) if check == "status" else np.full(count, np.nan)
+            matrices, report = self.given.matrices, self.factors.report
+            mark_not_finite(self.x, report, RESULT)
+            if self.right is not None:
+                mark_not_finite(self.right, report, RIGHT_HAND_SIDE)
+            errors = np.full(len(matrices), np.nan)
+            if check == "status":
+                right = (
+                    cupy.eye(matrices.shape[1], dtype=self.kind)[None] if self.right is None else self.right
+                )
+                errors = _errors(matrices, self.x, right)
             self.found = _outcomes(self.factors, check, errors, self.method)
         x = cupy.ascontiguousarray(_blank_failed(self.x, self.found).astype(self.kind, copy=False))
         value = self.given.back(x.reshape(self.shape))
@@ -141,12 +161,9 @@ def _queue_solve(a: Any, b: Any, precision: str, check: str = "status") -> _Queu
 
 def _queue_inverse(a: Any, precision: str, check: str = "status") -> _Queued:
     given = _read(a)
-    import cupy
-
     matrices = given.matrices
     kind, n = matrices.dtype, matrices.shape[1]
     queued = _Queued(given, kind, matrices.shape if given.batched else (n, n), "inverse from LU on the GPU")
-    queued.right = cupy.broadcast_to(cupy.eye(n, dtype=kind), matrices.shape)
     if precision != "working":
         queued.x, queued.found = _refined(matrices, None, precision, kind, check == "status")
     else:
@@ -184,7 +201,7 @@ def many_on_device(operation: str, matrices: Any, others: Any, streams: int) -> 
     if operation in ("solve", "inv"):
         return [queued.finish("status") for queued in waiting]
     if operation == "rcond":
-        return [found.rcond if given.batched else float(found.rcond[0]) for given, found in waiting]
+        return [_condition_of(*pair) for pair in waiting]
     found = [_determinant_of(*pair) for pair in waiting]
     return found if operation == "det" else [SignLog(one.sign, one.logabsdet) for one in found]
 
@@ -206,7 +223,8 @@ def _refined(
 
     found = []
     for b in range(len(matrices)):
-        if not bool(cupy.isfinite(matrices[b]).all()):
+        finite = cupy.isfinite(matrices[b]).all()
+        if not bool(finite if columns is None else finite & cupy.isfinite(columns[b]).all()):
             empty = cupy.full_like(matrices[b] if columns is None else columns[b], np.nan, dtype=kind)
             found.append(
                 DenseOutcome(empty, Status.NON_FINITE, -1, float("nan"), float("nan"), 0, "not started")
@@ -225,8 +243,37 @@ def _refined(
 def rcond(a: Any) -> Any:
     """As `warpfront.dense.rcond`, on the GPU; the answer is on the host."""
     given = _read(a)
-    found = factor(given.matrices).rcond
-    return found if given.batched else float(found[0])
+    return _condition_of(given, factor(given.matrices))
+
+
+def _condition_of(given: _Input, found: DeviceLU) -> Any:
+    again = _rescaled(found)
+    result = [again[b][0].condition(0) if b in again else found.condition(b) for b in range(len(found.lu))]
+    return np.array(result, np.float64) if given.batched else float(result[0])
+
+
+def _rescaled(found: DeviceLU) -> dict[int, tuple[DeviceLU, int]]:
+    """Factor again, with the largest entry in [0.5, 1), what overflowed; matrices by number, and their exponents.
+
+    Raises
+    ------
+    NonFiniteError
+        A matrix itself is not finite, or overflows all the same.
+    """
+    again = {}
+    for b in np.flatnonzero(found.zero == -2).tolist():
+        a = found.matrices[b]
+        if not found.given_finite(b):
+            raise NonFiniteError(f"an entry of matrix {b} is NaN or infinite")
+        largest = float(max(abs(a.real).max(), abs(a.imag).max()) if a.dtype.kind == "c" else abs(a).max())
+        power = math.frexp(largest)[1]
+        scaled = factor((a * a.dtype.type(2.0**-power))[None])
+        if scaled.zero[0] == -2:
+            raise NonFiniteError(
+                f"the factors of matrix {b} overflow, scaled or not: its entries grow too much"
+            )
+        again[b] = scaled, power
+    return again
 
 
 def determinant(a: Any) -> Determinant:
@@ -235,15 +282,26 @@ def determinant(a: Any) -> Determinant:
     return _determinant_of(given, factor(given.matrices))
 
 
+def _product(scaled: DeviceLU, power: int) -> tuple[Any, float, Any]:
+    """Sign, logarithm and value of the determinant of one matrix that was factored as ``2**-power`` of itself."""
+    import cupy
+
+    if scaled.zero[0] >= 0:
+        return 0, float("-inf"), 0
+    diagonal, swaps = cupy.asnumpy(scaled.lu[0].diagonal()), cupy.asnumpy(scaled.pivots[0])
+    return product_of(diagonal, [swaps], scaled.order * power)
+
+
 def _determinant_of(given: _Input, found: DeviceLU) -> Determinant:
-    if (found.zero == -2).any():
-        raise NonFiniteError(f"an entry of matrix {int(np.argmax(found.zero == -2))} is NaN or infinite")
+    columns, sizes, logarithm = found.zero.copy(), found.facts[:, 5].copy(), found.facts[:, 4].copy()
+    for b, (scaled, power) in _rescaled(found).items():
+        found.sign[b], logarithm[b], found.value[b] = _product(scaled, power)
+        columns[b], sizes[b] = scaled.zero[0], float(abs(found.value[b]))
+    columns = columns.tolist()
     flags = [
         "singular" if zero >= 0 else "underflow" if size == 0 else "ok" if np.isfinite(size) else "overflow"
-        for zero, size in zip(found.zero.tolist(), found.facts[:, 5].tolist(), strict=True)
+        for zero, size in zip(columns, sizes.tolist(), strict=True)
     ]
-    columns = found.zero.tolist()
-    logarithm = found.facts[:, 4]
     if given.library != "numpy":
         import cupy
 

@@ -18,6 +18,7 @@ from warpfront.dense.transpose import transpose
 
 __all__ = ["factor_panels", "invert_batch", "make_room", "solve_triangles"]
 
+GRID_ROWS = 65535  # matrices of one launch: the second number of a grid
 GRAPH_BYTES = 64 << 20  # matrices that a kept graph may hold; longer ones take longer than their launches
 KEPT, OF_A_KIND = (
     4,
@@ -99,7 +100,12 @@ def factor_panels(matrices: Any) -> tuple[Any, Any]:
     pivots : cupy int32 [batch, n]
         Counted from 1.
     """
+    import cupy
+
     batch, n = matrices.shape[:2]
+    if batch > GRID_ROWS:
+        parts = [factor_panels(matrices[k : k + GRID_ROWS]) for k in range(0, batch, GRID_ROWS)]
+        return cupy.concatenate([lu for lu, _ in parts]), cupy.concatenate([pivots for _, pivots in parts])
     key = (matrices.dtype.name, n, batch, matrices.device.id)
     if matrices.nbytes > GRAPH_BYTES:
         return _direct(matrices)
@@ -162,6 +168,9 @@ def invert_batch(lu: Any, pivots: Any) -> Any:
     import cupy
 
     batch, n = lu.shape[:2]
+    if batch > GRID_ROWS:
+        parts = [slice(k, k + GRID_ROWS) for k in range(0, batch, GRID_ROWS)]
+        return cupy.concatenate([invert_batch(lu[part], pivots[part]) for part in parts])
     stream = int(cupy.cuda.get_current_stream().ptr)
     x = cupy.zeros_like(lu)
     x.reshape(batch, -1)[:, :: n + 1] = 1

@@ -30,6 +30,7 @@ class LowFactor:
     def __init__(self, factors: Any, scale: float, name: str) -> None:
         self._factors, self.scale, self.name = factors, scale, name
         self.column = int(factors.zero[0]) if factors.zero[0] >= 0 else -1
+        self.overflowed = bool(factors.zero[0] == -2)
 
     @classmethod
     def of(cls, a: Any, precision: str) -> LowFactor:

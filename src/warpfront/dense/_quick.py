@@ -7,6 +7,7 @@ The numbers are those of the whole way, bit for bit.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,9 @@ def _order(a: Any) -> int:
 
 def _factored(a: Any) -> DenseLU | None:
     factor = factor_columns(a, "partial", matrix_threads(len(a)))
-    return factor if factor is not None and factor.column < 0 and not suspicious(factor) else None
+    if factor is None or factor.column >= 0 or suspicious(factor):  # infinite pivots are suspicious
+        return None
+    return factor
 
 
 def _solved_small(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any] | None:
@@ -90,6 +93,10 @@ def determined(a: Any) -> tuple[Any, float, Any] | None:
         from warpfront.dense import _pivot_kernels as kernels
 
         plain, *product = kernels.determinant_unblocked(np.array(a, order="F").reshape(-1, order="F"), n)
-        return valued(a.dtype, *product) if plain else None
+        return _in_range(valued(a.dtype, *product)) if plain else None
     factor = factor_columns(a, "partial", matrix_threads(n))
-    return factor.scaled_product() if factor is not None and factor.column < 0 else None
+    return _in_range(factor.scaled_product()) if factor is not None and factor.column < 0 else None
+
+
+def _in_range(found: tuple[Any, float, Any]) -> tuple[Any, float, Any] | None:
+    return found if math.isfinite(found[1]) else None

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from warpfront.backend import settings
 from warpfront.backend.cpu import run_jobs
 from warpfront.dense import _lu_blocked as cpu
-from warpfront.dense._checks import working_matrix
+from warpfront.dense._checks import first_bad, working_matrix
 from warpfront.dense.records import SignLog
-from warpfront.errors import InvalidValueError, SingularMatrixError, Status
+from warpfront.errors import InvalidValueError, NonFiniteError, SingularMatrixError, Status
 
-__all__ = ["DenseLU", "factor_matrix", "lu_factor", "matrix_threads"]
+__all__ = ["DenseLU", "factor_matrix", "lu_factor", "matrix_threads", "product_of", "rescaled"]
 
 PIVOTING = ("partial", "rook", "complete")
 EXACT = 64  # up to this order products are rounded before they are subtracted: an exactly singular matrix is found so
@@ -50,15 +50,27 @@ class DenseLU:
 
     @property
     def status(self) -> Status:
-        """OK, or SINGULAR where a pivot is exactly zero."""
+        """OK, SINGULAR where a pivot is exactly zero, or NON_FINITE where entries overflowed on the way."""
+        if self.overflowed:
+            return Status.NON_FINITE
         return Status.OK if self.column < 0 else Status.SINGULAR
 
     @cached_property
+    def overflowed(self) -> bool:
+        """Whether a pivot is infinite or NaN though the matrix was finite: its factors do not fit its type."""
+        return bool(self.lu.size) and first_bad(self.lu.diagonal()) >= 0
+
+    @cached_property
     def rcond(self) -> float:
-        """Reciprocal condition estimate in the 1-norm (Hager 1984; Higham 1988); 0 for a singular matrix."""
+        """Reciprocal condition estimate in the 1-norm (Hager 1984; Higham 1988); 0 for a singular matrix.
+
+        NaN where the factors overflowed.
+        """
         n = self.lu.shape[0]
         if n == 0:
             return 1.0
+        if self.overflowed:
+            return float("nan")
         if self.column >= 0:
             return 0.0
         return cpu.condition(self.lu, self.norm1)
@@ -82,13 +94,14 @@ class DenseLU:
         ------
         SingularMatrixError
             A pivot is zero.
+        NonFiniteError
+            The factors overflowed.
         InvalidValueError
             ``b`` does not fit.
         """
         if trans not in ("N", "T", "H"):
             raise InvalidValueError(f"trans is {trans!r}; allowed are 'N', 'T', 'H'")
-        if self.column >= 0:
-            raise singular(self.column)
+        self._check_usable()
         n = self.lu.shape[0]
         rhs = np.asarray(b)
         if rhs.ndim not in (1, 2) or rhs.shape[0] != n:
@@ -103,6 +116,12 @@ class DenseLU:
             half = work.shape[1] // 2
             work = work[:, :half] + 1j * work[:, half:]
         return np.ascontiguousarray(work).reshape(rhs.shape)
+
+    def _check_usable(self) -> None:
+        if self.overflowed:
+            raise NonFiniteError("the factors do not fit their type: an entry overflows; scale the matrix")
+        if self.column >= 0:
+            raise singular(self.column)
 
     def _sweep(self, work: NDArray[Any], trans: str) -> None:
         order = None if self.column_pivots is None else cpu.row_order(self.column_pivots)
@@ -119,9 +138,8 @@ class DenseLU:
             work[order] = work.copy()
 
     def inv(self) -> NDArray[Any]:
-        """Inverse, [n, n]. Raises SingularMatrixError where a pivot is zero."""
-        if self.column >= 0:
-            raise singular(self.column)
+        """Inverse, [n, n]. Raises SingularMatrixError where a pivot is zero, NonFiniteError where factors overflowed."""
+        self._check_usable()
         out = cpu.invert(self.lu, self.pivots, matrix_threads(self.lu.shape[0]))
         if self.column_pivots is not None:
             out[cpu.row_order(self.column_pivots)] = out.copy()
@@ -140,24 +158,32 @@ class DenseLU:
         kind = self.lu.dtype
         if self.column >= 0:
             return kind.type(0), float("-inf"), kind.type(0)
-        if kind.kind != "c" and self.column_pivots is None:
-            from warpfront.dense import _pivot_kernels as kernels
-
-            diagonal = np.ascontiguousarray(self.lu.diagonal())
-            return valued(kind, *kernels.scaled_product(diagonal, self.pivots))
-        diagonal = self.lu.diagonal().astype(np.complex128 if kind.kind == "c" else np.float64)
-        size = np.abs(diagonal)
         swaps = [self.pivots] if self.column_pivots is None else [self.pivots, self.column_pivots]
-        odd = sum(int(np.count_nonzero(p != np.arange(1, p.size + 1))) for p in swaps) % 2
-        sign = np.prod(diagonal / size) * (-1 if odd else 1)
-        if kind.kind == "c":
-            sign /= abs(sign)
-        mantissa, exponent = np.frexp(size)
-        product, power = 1.0, int(exponent.sum())
-        for first in range(0, mantissa.size, 512):
-            product, shift = np.frexp(product * np.prod(mantissa[first : first + 512]))
-            power += int(shift)
-        return valued(kind, sign, product, power)
+        return product_of(self.lu.diagonal(), swaps)
+
+
+def product_of(
+    pivots: NDArray[Any], swaps: list[NDArray[np.int32]], shift: int = 0
+) -> tuple[Any, float, Any]:
+    """Return sign, logarithm and value of ``2**shift`` times a product of pivots; each interchange turns the sign."""
+    kind = pivots.dtype
+    if kind.kind != "c" and len(swaps) == 1:
+        from warpfront.dense import _pivot_kernels as kernels
+
+        sign, product, power = kernels.scaled_product(np.ascontiguousarray(pivots), swaps[0])
+        return valued(kind, sign, product, power + shift)
+    real, imaginary = pivots.real.astype(np.float64), pivots.imag.astype(np.float64)
+    exponent = np.frexp(np.maximum(np.abs(real), np.abs(imaginary)))[1]
+    near_one = np.ldexp(real, -exponent) + 1j * np.ldexp(imaginary, -exponent)
+    mantissa = np.abs(near_one)
+    odd = sum(int(np.count_nonzero(p != np.arange(1, p.size + 1))) for p in swaps) % 2
+    sign = np.prod(near_one / mantissa) * (-1 if odd else 1)
+    sign = sign / abs(sign) if kind.kind == "c" else sign.real
+    product, power = 1.0, int(exponent.sum()) + shift
+    for first in range(0, mantissa.size, 512):
+        product, more = np.frexp(product * np.prod(mantissa[first : first + 512]))
+        power += int(more)
+    return valued(kind, sign, product, power)
 
 
 def valued(kind: np.dtype[Any], sign: Any, product: float, power: int) -> tuple[Any, float, Any]:
@@ -168,7 +194,9 @@ def valued(kind: np.dtype[Any], sign: Any, product: float, power: int) -> tuple[
     ):  # nothing overflows: the plain way is the fast one
         return kind.type(sign), logarithm, kind.type(sign * math.ldexp(product, power))
     with np.errstate(over="ignore", under="ignore"):
-        value = kind.type(sign * np.ldexp(product, max(-1_000_000, min(1_000_000, power))))
+        power = max(-1_000_000, min(1_000_000, power))
+        parts = [float(np.ldexp(float(part) * product, power)) for part in (sign.real, sign.imag)]
+        value = kind.type(complex(*parts) if kind.kind == "c" else parts[0])
     return kind.type(sign), logarithm, value
 
 
@@ -213,7 +241,8 @@ def columns_of(a: NDArray[Any], threads: int) -> tuple[NDArray[Any], float]:
     """Return a column-major copy of a matrix of a working type and its 1-norm, not finite where an entry is not."""
     n = a.shape[0]
     if n <= EXACT or not a.flags.c_contiguous:
-        return np.array(a, order="F", copy=True), float(np.abs(a).sum(axis=0).max(initial=0.0))
+        with np.errstate(over="ignore"):  # the caller sees an infinite norm
+            return np.array(a, order="F", copy=True), float(np.abs(a).sum(axis=0).max(initial=0.0))
     from warpfront.dense import _load_kernels as kernels
 
     lu = np.empty((n, n), a.dtype, order="F")
@@ -240,6 +269,22 @@ def factor_matrix(a: NDArray[Any], pivoting: str, threads: int) -> DenseLU:
         lu = np.array(a, order="F", copy=True)
         factor = _factored(lu, float(np.finfo(a.dtype).max), pivoting, threads)
     return factor
+
+
+def rescaled(a: NDArray[Any], pivoting: str, threads: int) -> tuple[DenseLU, int]:
+    """Factor ``2**-power`` of a matrix whose factors overflow, its largest entry in [0.5, 1); returns that and ``power``.
+
+    Raises
+    ------
+    NonFiniteError
+        Entries grow too much even so.
+    """
+    parts = (a.real, a.imag) if a.dtype.kind == "c" else (a,)
+    power = math.frexp(max(float(np.abs(part).max(initial=0.0)) for part in parts))[1]
+    factor = factor_matrix(a * a.real.dtype.type(2.0**-power), pivoting, threads)
+    if factor.overflowed:
+        raise NonFiniteError("the factors overflow, scaled or not: entries grow too much")
+    return factor, power
 
 
 def factor_columns(a: NDArray[Any], pivoting: str, threads: int) -> DenseLU | None:

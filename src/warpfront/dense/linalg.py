@@ -24,7 +24,7 @@ from warpfront.dense._checks import (
     working_matrix,
 )
 from warpfront.dense._quick import determined, inverted, solved, suspicious
-from warpfront.dense.factor import EXACT, DenseLU, factor_matrix
+from warpfront.dense.factor import EXACT, DenseLU, factor_matrix, product_of, rescaled
 from warpfront.dense.mixed import PRECISIONS, refine_inverse, refine_solve, single_factor
 from warpfront.dense.records import OVERFLOWED, DenseOutcome, Determinant, SignLog
 from warpfront.errors import DeterminantRangeWarning, Status
@@ -234,7 +234,7 @@ def rcond(a: Any, *, device: dispatch.Device = "auto") -> Any:
         return _lu_cuda.rcond(a)
     given = working_matrix(a, 2, 3)
     matrices = given if given.ndim == 3 else given[None]
-    found = np.array(each(matrices, lambda k, threads: factor_matrix(matrices[k], "partial", threads).rcond))
+    found = np.array(each(matrices, lambda k, threads: _condition_one(matrices[k], threads)))
     return found if given.ndim == 3 else float(found[0])
 
 
@@ -250,6 +250,8 @@ def _solve_one(
         return refine_solve(a, b, low, kind, np, estimate=check == "status")
     factor = factor_matrix(a, pivoting, threads)
     method = f"LU, {pivoting} pivoting"
+    if factor.overflowed:
+        return _refused(b, Status.NON_FINITE, -1, method + OVERFLOWED)
     if factor.column >= 0:
         return _refused(b, Status.SINGULAR, factor.column, method)
     x = factor.solve(b)
@@ -268,6 +270,8 @@ def _invert_one(a: NDArray[Any], pivoting: str, precision: str, threads: int, ch
         return refine_inverse(a, low, np, estimate=check == "status")
     factor = factor_matrix(a, pivoting, threads)
     method = f"inverse from LU, {pivoting} pivoting"
+    if factor.overflowed:
+        return _refused(a, Status.NON_FINITE, -1, method + OVERFLOWED)
     if factor.column >= 0:
         return _refused(a, Status.SINGULAR, factor.column, method)
     x = factor.solve(np.eye(len(a), dtype=a.dtype)) if len(a) <= EXACT else factor.inv()
@@ -316,9 +320,7 @@ def _determinant(a: Any, device: dispatch.Device) -> Determinant:
         return _described(*plain, column=-1)
     given = working_matrix(a, 2, 3)
     matrices = given if given.ndim == 3 else given[None]
-    members = each(
-        matrices, lambda k, threads: _determinant_one(factor_matrix(matrices[k], "partial", threads))
-    )
+    members = each(matrices, lambda k, threads: _determinant_one(matrices[k], threads))
     if given.ndim == 2:
         single: Determinant = members[0]
         return single
@@ -332,8 +334,19 @@ def _determinant(a: Any, device: dispatch.Device) -> Determinant:
     )
 
 
-def _determinant_one(factor: DenseLU) -> Determinant:
-    return _described(*factor.scaled_product(), column=factor.column)
+def _condition_one(a: NDArray[Any], threads: int) -> float:
+    factor = factor_matrix(a, "partial", threads)
+    return (rescaled(a, "partial", threads)[0] if factor.overflowed else factor).rcond
+
+
+def _determinant_one(a: NDArray[Any], threads: int) -> Determinant:
+    factor = factor_matrix(a, "partial", threads)
+    if not factor.overflowed:
+        return _described(*factor.scaled_product(), column=factor.column)
+    factor, power = rescaled(a, "partial", threads)
+    if factor.column >= 0:
+        return _described(*factor.scaled_product(), column=factor.column)
+    return _described(*product_of(factor.lu.diagonal(), [factor.pivots], len(a) * power), column=-1)
 
 
 def _described(sign: Any, logarithm: float, value: Any, *, column: int) -> Determinant:

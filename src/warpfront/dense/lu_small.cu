@@ -138,9 +138,9 @@ __global__ void lu_small(const T* a, T* lu, wf::i32* pivots, wf::i32* zero, doub
   }
 }
 
-// What is to be known of a finished factorisation of any order. lu: column-major [batch][n][n]; blockIdx.y is the matrix.
+// What is to be known of a finished factorisation of any order. lu: column-major [batch][n][n]; blockIdx.x is the matrix.
 // report: [batch][kReport], zeros on entry: 0 is set to 1, by any number of blocks, where an entry of the factors is NaN or
-// infinite (every such entry of the matrix makes one). The rest is written by the blocks with blockIdx.x == 0: 1 the first
+// infinite (every such entry of the matrix makes one). The rest is written by the blocks with blockIdx.y == 0: 1 the first
 // zero pivot or -1; 2, 3 smallest and largest absolute pivot; 4 log |det|; 5 |det| in T. value, sign: [batch], the
 // determinant and its sign, 0 for a zero pivot. Thread t multiplies pivots t, t + 256, ..., as mantissa and exponent; a tree
 // in shared memory joins them, a barrier a level.
@@ -149,14 +149,14 @@ __global__ void lu_summary(const T* lu, const wf::i32* pivots, double* report, T
   typedef typename wf::real_of<T>::type R;
   __shared__ R scratch[wf::kMaxWarps];
   __shared__ wf::product_part parts[wf::kSummaryThreads];
-  const wf::i64 b = blockIdx.y, matrix = b * n * n, entries = static_cast<wf::i64>(n) * n;
+  const wf::i64 b = blockIdx.x, matrix = b * n * n, entries = static_cast<wf::i64>(n) * n;
   const int t = static_cast<int>(threadIdx.x);
   R nothing = R(0);
-  for (wf::i64 e = static_cast<wf::i64>(blockIdx.x) * blockDim.x + t; e < entries; e += static_cast<wf::i64>(gridDim.x) * blockDim.x)
+  for (wf::i64 e = static_cast<wf::i64>(blockIdx.y) * blockDim.x + t; e < entries; e += static_cast<wf::i64>(gridDim.y) * blockDim.x)
     nothing = nothing + wf::size_of(lu[matrix + e]) * R(0);
   const bool found = wf::block_sum(nothing, scratch) != R(0);
   if (found && t == 0) report[wf::kReport * b] = 1.0;
-  if (blockIdx.x != 0) return;
+  if (blockIdx.y != 0) return;
   R least = wf::size_of(lu[matrix]), most = least;
   wf::product_part part = {1.0, 1.0, 0.0, 0, n};
   for (wf::i32 k = t; k < n; k += wf::kSummaryThreads) {
@@ -189,6 +189,20 @@ __global__ void lu_summary(const T* lu, const wf::i32* pivots, double* report, T
     mine[4] = zero ? log(0.0) : log(part.mantissa) + static_cast<double>(part.power) * 0.693147180559945309417;
     mine[5] = static_cast<double>(wf::size_of(whole));
   }
+}
+
+// Whether each of a batch's results (or right-hand sides) is finite. x: [batch][entries], reals; a complex entry is two.
+// blockIdx.x is the matrix. report: as of lu_summary; the number `field` is set to 1, by any number of blocks, where an
+// entry is NaN or infinite.
+template <typename R>
+__global__ void lu_finite(const R* x, wf::i64 entries, double* report, wf::i32 field) {
+  __shared__ R scratch[wf::kMaxWarps];
+  const wf::i64 b = blockIdx.x, step = static_cast<wf::i64>(gridDim.y) * blockDim.x;
+  R nothing = R(0);
+  for (wf::i64 e = static_cast<wf::i64>(blockIdx.y) * blockDim.x + threadIdx.x; e < entries; e += step)
+    nothing = nothing + x[b * entries + e] * R(0);  // NaN or infinity times zero is NaN
+  const bool found = wf::block_sum(nothing, scratch) != R(0);
+  if (found && threadIdx.x == 0) report[wf::kReport * b + field] = 1.0;
 }
 
 // Solve with a factor of lu_small. x: column-major [batch][count][n], overwritten. A matrix with zero[b] != -1 gets NaN.

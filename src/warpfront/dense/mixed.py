@@ -37,6 +37,10 @@ class LowPrecision(Protocol):
         """Column of the first zero pivot, or -1."""
 
     @property
+    def overflowed(self) -> bool:
+        """Whether entries grew beyond the low precision's range: there is nothing to solve with."""
+
+    @property
     def rcond(self) -> float:
         """Reciprocal condition estimate."""
 
@@ -63,6 +67,7 @@ class _SingleFactor:
     def __init__(self, factor: DenseLU, scale: float) -> None:
         self._factor, self.scale = factor, scale
         self.column, self.solve, self.inv = factor.column, factor.solve, factor.inv
+        self.overflowed = factor.overflowed
 
     @property
     def rcond(self) -> float:
@@ -126,9 +131,8 @@ def refine_solve(
         OK where the normwise backward error reached ``n eps``.
     """
     method = f"LU in {low.name}, refinement in {np.dtype(kind).name}"
-    if low.column >= 0:
-        value = xp.full(b.shape, np.nan, kind)
-        return DenseOutcome(value, Status.SINGULAR, low.column, 0.0, float("nan"), 0, method)
+    if low.overflowed or low.column >= 0:
+        return _unusable(low, xp.full(b.shape, np.nan, kind), method)
     n = len(a)
     rhs = b.reshape(n, 1 if b.ndim == 1 else b.shape[1]).astype(kind, copy=False)
     if not rhs.size:
@@ -155,6 +159,15 @@ def refine_solve(
     worst = float(error.max())
     status = Status.OK if worst <= target else Status.REFINEMENT_FAILED
     return DenseOutcome(x.reshape(b.shape), status, -1, _condition(low, estimate), worst, steps, method)
+
+
+def _unusable(low: LowPrecision, value: Any, method: str) -> DenseOutcome:
+    nan = float("nan")
+    if low.overflowed:
+        return DenseOutcome(
+            value, Status.REFINEMENT_FAILED, -1, nan, nan, 0, method + ", whose entries overflow"
+        )
+    return DenseOutcome(value, Status.SINGULAR, low.column, 0.0, nan, 0, method)
 
 
 def _apply(low: LowPrecision, residual: Any, xp: Any) -> Any:
@@ -212,9 +225,8 @@ def refine_inverse(a: Any, low: LowPrecision, xp: Any, *, estimate: bool = True)
         ``backward_error`` is that of ``A X = I``; OK where it reached ``n eps``.
     """
     method = f"inverse in {low.name}, Newton's iteration in {a.dtype.name}"
-    if low.column >= 0:
-        value = xp.full(a.shape, np.nan, a.dtype)
-        return DenseOutcome(value, Status.SINGULAR, low.column, 0.0, float("nan"), 0, method)
+    if low.overflowed or low.column >= 0:
+        return _unusable(low, xp.full(a.shape, np.nan, a.dtype), method)
     n = len(a)
     if n == 0:
         return DenseOutcome(a.copy(), Status.OK, -1, 1.0, 0.0, 0, method)

@@ -9,7 +9,7 @@ from warpfront.errors import Status
 
 __all__ = ["OVERFLOWED", "DenseOutcome", "Determinant", "SignLog"]
 
-# End of an outcome's method whose result had an entry beyond its type.
+# End of an outcome's method whose result or factors had an entry beyond their type.
 OVERFLOWED = ", which overflowed"
 
 
