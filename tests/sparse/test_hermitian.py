@@ -86,6 +86,9 @@ def test_one_triangle_of_a_complex_matrix_needs_a_structure():
     a = sp.csr_array(np.tril(hermitian(5)))
     with pytest.raises(InvalidValueError, match=r"'H'.*'S'"):
         DirectSolver(a, view="lower")
+    rounded = a + sp.diags_array(1e-16j * np.abs(a.diagonal()))  # as B @ B.conj().T leaves it
+    with pytest.raises(InvalidValueError, match=r"'H'.*'S'"):
+        DirectSolver(rounded.tocsr(), view="lower")
     skew = sp.csr_array(np.tril(complex_symmetric(5) + 1j * np.eye(5)))
     assert DirectSolver(skew, view="lower").analyze().report.analysis.structure == "S"
 

@@ -1,5 +1,7 @@
 """Several Python threads: on one solver, and on solvers of their own, with the bits that one thread gets."""
 
+import copy
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -9,6 +11,7 @@ import scipy.sparse as sp
 
 from warpfront import DirectSolver
 from warpfront.backend import cpu
+from warpfront.errors import NotSupportedError
 
 THREADS, ROUNDS, COLUMNS = 4, 40, 16
 
@@ -74,3 +77,10 @@ def test_blas_is_given_back_when_the_last_one_leaves():
     assert threads() == [1] * len(before)
     second.__exit__(None, None, None)
     assert threads() == before
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_no_copy_shares_the_buffers_of_a_solver(way):
+    solver = DirectSolver(matrix("S")).factorize()
+    with pytest.raises(NotSupportedError, match="symbolic"):
+        way(solver)

@@ -42,6 +42,13 @@ class Readings:
     _factor: Any
     _refiner: Any
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse ``copy``, ``deepcopy`` and ``pickle``: copies would factorise into the same buffers."""
+        raise NotSupportedError(
+            "a solver is not copied or pickled: its factor's buffers and its lock are its own; make another one with "
+            "DirectSolver(A), and hand its analysis over with solver.symbolic.save(path) and analyze(Symbolic.load(path))"
+        )
+
     @property
     def report(self) -> SolverReport:
         """Records of the phases that have run."""

@@ -140,12 +140,17 @@ def _diagonal_slots(pattern: Canonical) -> NDArray[np.int64]:
     return diagonal
 
 
+def _not_real(diagonal: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which entries have an imaginary part that is more than rounding, as products such as ``B @ B.conj().T`` leave."""
+    imaginary: NDArray[np.bool_] = np.abs(diagonal.imag) > 8 * np.finfo(diagonal.dtype).eps * np.abs(diagonal)
+    return imaginary
+
+
 def _make_hermitian(pattern: Canonical, slots: NDArray[Any]) -> None:
     """Check that the diagonal is real, remove its rounding, and undo the transposition of a mirrored triangle."""
     at = _diagonal_slots(pattern)
     diagonal = slots[at]
-    eps = float(np.finfo(slots.dtype).eps)
-    wrong = np.flatnonzero(np.abs(diagonal.imag) > 8 * eps * np.abs(diagonal))
+    wrong = np.flatnonzero(_not_real(diagonal))
     if wrong.size:
         j = int(pattern.ind[at[wrong[0]]])
         raise InvalidValueError(
@@ -241,7 +246,7 @@ def _one_triangle(operand: Operand, structure: str, view: str) -> System:
     reason = f"its {view} triangle was given"
     if structure == "auto" and operand.dtype.kind == "c":
         slots = pattern.gather(operand.data)
-        if not np.any(slots[_diagonal_slots(pattern)].imag):
+        if not np.any(_not_real(slots[_diagonal_slots(pattern)])):
             raise InvalidValueError(
                 f"one triangle of a complex matrix does not say what the other holds: give structure='H' or 'HPD' "
                 f"(Hermitian) or 'S' (complex symmetric) with view={view!r}"
