@@ -263,3 +263,26 @@ def test_extreme_uniform_scales(exponent):
     b = np.ones(100)
     x = DirectSolver(a).solve(b)
     assert np.allclose(x * 10.0**exponent, DirectSolver(convection(10)).solve(b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("trans", "NTH")
+def test_one_compiled_call_has_the_bits_of_its_steps(dtype, blocks, trans):
+    rng = np.random.default_rng(7)
+    a = sp.csc_array(GENERAL["random"](rng, 60, dtype))
+    if blocks:
+        a = sp.block_array([[a, sp.random_array((60, 60), density=0.1, random_state=rng)], [None, a]])
+    a = sp.csc_array(a, dtype=dtype)
+    b = rng.standard_normal(a.shape[0]).astype(dtype)
+    solver = DirectSolver(a, structure="G").factorize()
+    refiner = solver._refined(trans)
+    at_once, by_steps = np.empty_like(b), np.empty_like(b)
+    for steps in (0, 3):
+        assert refiner._work is not None
+        first = refiner.solve(b, at_once, steps) if steps else refiner.solve_unrefined(b, at_once)
+        kept, refiner._work = refiner._work, None
+        second = refiner.solve(b, by_steps, steps) if steps else refiner.solve_unrefined(b, by_steps)
+        refiner._work = kept
+        np.testing.assert_array_equal(at_once, by_steps)
+        assert first == second

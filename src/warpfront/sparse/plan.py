@@ -10,6 +10,7 @@ __all__ = [
     "CholeskyRule",
     "FactorState",
     "FrontPlan",
+    "GeneralWork",
     "LdltRule",
     "LuRule",
     "Many",
@@ -316,3 +317,67 @@ class Many(NamedTuple):
     other: Array
     sums: Array
     errors: Array
+
+
+class GeneralWork(NamedTuple):
+    """Everything a refined solve with an LU factor reads and writes on one thread, for one op(A).
+
+    Attributes
+    ----------
+    forward, ..., hermitian
+        As in `Sides`.
+    node_ptr, task_begin, task_end, trunk
+        As in `FrontPlan`.
+    blocks, coupling_ptr, coupling_col, coupling_slot, scaled
+        Diagonal blocks, the entries above them (`analysis.symbolic.Coupling`), and the scaled values of these.
+    ptr, ind, values : int64[n+1], int32[nnz], [nnz]
+        The matrix by columns, unscaled.
+    sums, eps : float64[n], float
+        Row sums of op(|A|); rounding of the values' type.
+    operation, conjugate : int
+        0: A, 1: A^T, 2: A^H; 1: the factor is applied to conjugates.
+    in_perm, in_scale, out_perm, out_scale : int32[n], float64[n] or empty
+        Order and scaling of right-hand side and solution.
+    x, y, owed, stored, stored_ptr, t, residual, size, other
+        As in `Work`.
+    """
+
+    forward: Array
+    backward: Array
+    forward_ind: Array
+    backward_ind: Array
+    node: Array
+    diagonal: Array
+    kind: Array
+    forward_unit: int
+    backward_unit: int
+    hermitian: int
+    node_ptr: Array
+    task_begin: Array
+    task_end: Array
+    trunk: Array
+    blocks: Array
+    coupling_ptr: Array
+    coupling_col: Array
+    coupling_slot: Array
+    scaled: Array
+    ptr: Array
+    ind: Array
+    values: Array
+    sums: Array
+    eps: float
+    operation: int
+    conjugate: int
+    in_perm: Array
+    in_scale: Array
+    out_perm: Array
+    out_scale: Array
+    x: Array
+    y: Array
+    owed: Array
+    stored: Array
+    stored_ptr: Array
+    t: Array
+    residual: Array
+    size: Array
+    other: Array

@@ -29,10 +29,12 @@ def make_refiner(
 
     sweeper, fgmres = Sweeper(factor), settings["ir_mode"] == "fgmres"
     if system.structure == "G":
-        from warpfront.sparse.solve.refine_general import GeneralOperator
+        from warpfront.sparse.solve.refine_general import GeneralOperator, GeneralRefiner
 
         return cache(
-            lambda trans: Refiner(sweeper, GeneralOperator(system.pattern, values, trans), fgmres, trans)
+            lambda trans: GeneralRefiner(
+                sweeper, GeneralOperator(system.pattern, values, trans), fgmres, trans
+            )
         )
     one = Refiner(sweeper, SymmetricOperator(system.pattern, values, system.hermitian), fgmres)
     return lambda _: one

@@ -5,11 +5,51 @@ One thread; every sum runs in the order of the blocks and, inside one, of its fr
 
 from __future__ import annotations
 
+import numpy as np
+
 from warpfront.backend._bundle import bundle
 from warpfront.backend.jit import njit
-from warpfront.sparse.solve._sweep_kernels import BACKWARD, backward_node, forward_node
+from warpfront.sparse.solve._lanes_kernels import muladd
+from warpfront.sparse.solve._sweep_kernels import (
+    BACKWARD,
+    PANEL_AT,
+    UNIT,
+    backward_node,
+    forward_node,
+)
 
-__all__ = ["solve_blocks"]
+__all__ = ["block_sweeps", "solve_blocks"]
+
+
+@njit(cache=True, nogil=True)
+def block_sweeps(sides, node_ptr, blocks, coupling, values, transposed, x, y, owed, t):
+    """`solve_blocks` for compiled callers; ``sides`` is a bundle."""
+    node, (ptr, col, slot) = sides.node, coupling
+    pivots = sides.backward if sides.forward_unit == UNIT else sides.forward  # on U's side
+    count = blocks.shape[0]
+    for block in range(count):
+        c = block if transposed == 1 else count - 1 - block
+        first, last = blocks[c, 0], blocks[c, 1]
+        begin, end = node_ptr[first], node_ptr[last + 1]
+        if transposed == 0:
+            for i in range(begin, end):
+                xi = x[i]
+                for e in range(ptr[i], ptr[i + 1]):
+                    xi = muladd(-values[np.uint64(slot[e])], y[np.uint32(col[e])], xi)
+                x[i] = xi
+        if end - begin == 1:
+            y[begin] = x[begin] / pivots[node[first, PANEL_AT]]
+        else:
+            for s in range(first, last + 1):
+                forward_node(sides, s, x, y, owed, t)
+            for s in range(last - first + 1):
+                backward_node(sides, last - s, BACKWARD, y, t)
+        if transposed == 1:
+            for i in range(begin, end):
+                yi = y[i]
+                for e in range(ptr[i], ptr[i + 1]):
+                    j = np.uint32(col[e])
+                    x[j] = muladd(-values[np.uint64(slot[e])], yi, x[j])
 
 
 @njit(cache=True, nogil=True)
@@ -35,22 +75,4 @@ def solve_blocks(node_ptr, side_arrays, blocks, coupling, values, transposed, x,
         Scratch.
     """
     sides = bundle(side_arrays)
-    ptr, col, slot = coupling
-    count = blocks.shape[0]
-    for block in range(count):
-        c = block if transposed == 1 else count - 1 - block
-        first, last = blocks[c, 0], blocks[c, 1]
-        begin, end = node_ptr[first], node_ptr[last + 1]
-        if transposed == 0:
-            for i in range(begin, end):
-                for e in range(ptr[i], ptr[i + 1]):
-                    x[i] -= values[slot[e]] * y[col[e]]
-        for s in range(first, last + 1):
-            forward_node(sides, s, x, y, owed, t)
-        for s in range(last - first + 1):
-            backward_node(sides, last - s, BACKWARD, y, t)
-        if transposed == 1:
-            for i in range(begin, end):
-                yi = y[i]
-                for e in range(ptr[i], ptr[i + 1]):
-                    x[col[e]] -= values[slot[e]] * yi
+    block_sweeps(sides, node_ptr, blocks, coupling, values, transposed, x, y, owed, t)

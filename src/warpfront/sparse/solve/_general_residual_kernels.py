@@ -9,6 +9,7 @@ import numpy as np
 
 from warpfront.backend._intrinsics import conjugate_if, magnitude
 from warpfront.backend.jit import njit
+from warpfront.sparse.solve._lanes_kernels import muladd
 
 __all__ = ["general_residual", "general_sums"]
 
@@ -21,20 +22,24 @@ def general_residual(ptr, ind, values, kind, x, b, residual, size):
         residual[i] = b[i]
         size[i] = magnitude(b[i])
     for j in range(n):
+        xj = x[j]
+        xj_size = magnitude(xj)
         if kind > 0:
-            total = 0 * x[j]
-            total_size = magnitude(total)
+            total = x.dtype.type(0)
+            total_size = size.dtype.type(0)
             for k in range(ptr[j], ptr[j + 1]):
-                total += conjugate_if(kind == 2, values[k]) * x[ind[k]]
-                total_size += magnitude(values[k]) * magnitude(x[ind[k]])
+                a = values[k]
+                xi = x[np.uint32(ind[k])]
+                total = muladd(conjugate_if(kind == 2, a), xi, total)
+                total_size = muladd(magnitude(a), magnitude(xi), total_size)
             residual[j] -= total
             size[j] += total_size
         else:
-            xj = x[j]
-            xj_size = magnitude(xj)
             for k in range(ptr[j], ptr[j + 1]):
-                residual[ind[k]] -= values[k] * xj
-                size[ind[k]] += magnitude(values[k]) * xj_size
+                i = np.uint32(ind[k])
+                a = values[k]
+                residual[i] = muladd(-a, xj, residual[i])
+                size[i] = muladd(magnitude(a), xj_size, size[i])
 
 
 @njit(cache=True, nogil=True)

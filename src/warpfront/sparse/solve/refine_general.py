@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.formats.canonical import Canonical
+from warpfront.sparse.solve.refine import Refinement, Refiner
+from warpfront.sparse.solve.triangular import Sweeper
 
-__all__ = ["GeneralOperator"]
+__all__ = ["GeneralOperator", "GeneralRefiner"]
 
 _KIND = {"N": 0, "T": 1, "H": 2}  # as in _general_residual_kernels
 
@@ -32,14 +35,34 @@ class GeneralOperator:
 
         self.n = pattern.n_cols
         self.dtype = values.dtype
-        self._pattern, self._values, self._kind = pattern, values, _KIND[trans]
-        self.sums = kernels.general_sums(pattern.ptr, pattern.ind, values, self._kind)
-        counts = np.diff(pattern.ptr) if self._kind else np.bincount(pattern.ind, minlength=self.n)
-        self.row_entries = int(counts.max(initial=0))
+        self.pattern, self.values, self.kind = pattern, values, _KIND[trans]
+        self.sums = kernels.general_sums(pattern.ptr, pattern.ind, values, self.kind)
+
+    @cached_property
+    def row_entries(self) -> int:
+        """Entries of the fullest row."""
+        counts = np.diff(self.pattern.ptr) if self.kind else np.bincount(self.pattern.ind, minlength=self.n)
+        return int(counts.max(initial=0))
 
     def residual(self, b: NDArray[Any], x: NDArray[Any], residual: NDArray[Any], size: NDArray[Any]) -> None:
         """``residual = b - op(A) x`` and ``size = |op(A)| |x| + |b|``."""
         from warpfront.sparse.solve import _general_residual_kernels as kernels
 
-        p = self._pattern
-        kernels.general_residual(p.ptr, p.ind, self._values, self._kind, x, b, residual, size)
+        p = self.pattern
+        kernels.general_residual(p.ptr, p.ind, self.values, self.kind, x, b, residual, size)
+
+
+class GeneralRefiner(Refiner):
+    """`Refiner` of an LU factor: one compiled call where one thread solves alone."""
+
+    operator: GeneralOperator
+
+    def __init__(self, sweeper: Sweeper, operator: GeneralOperator, fgmres: bool, trans: str) -> None:
+        super().__init__(sweeper, operator, fgmres, trans)
+        if not fgmres:
+            self._work: Any = sweeper.general_work(operator, trans, (self.residual, self.size, self._next))
+
+    def _solve_at_once(self, b: NDArray[Any], x: NDArray[Any], steps: int) -> Refinement:
+        from warpfront.sparse.solve._refined_general_kernels import refined_solve_general
+
+        return Refinement(*refined_solve_general(self._work, b, self._nothing, x, steps))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from warpfront.backend.cpu import run_threads
 from warpfront.sparse.numeric.factorize import Factor
-from warpfront.sparse.plan import Many, Sides, Work
+from warpfront.sparse.plan import GeneralWork, Many, Sides, Work
 
 __all__ = ["Sweeper"]
 
@@ -85,6 +85,23 @@ class Sweeper:
         return Work(
             perm, scale, parts, self._x, self._y, self._owed, self._stored, self._stored_ptr, self._scratch,
             residual, size, other,
+        )  # fmt: skip
+
+    def general_work(
+        self, operator: Any, trans: str, vectors: tuple[NDArray[Any], ...]
+    ) -> GeneralWork | None:
+        """The same for an LU factor and the `GeneralOperator` of ``trans``; ``vectors`` are residual, size, other."""
+        general, state = self.general, self.factor.state
+        if general is None or (self.threads > 1 and general.n_blocks == 1):
+            return None
+        plan, pattern = self.factor.symbolic.plan, operator.pattern
+        before, after = (self._rows, self._cols) if trans == "N" else (self._cols, self._rows)
+        return GeneralWork(
+            *self.sides(trans), plan.node_ptr, plan.task_begin, plan.task_end, plan.trunk,
+            general.blocks, *general.coupling, state.values,
+            pattern.ptr, pattern.ind, operator.values, operator.sums, float(np.finfo(self.dtype).eps),
+            operator.kind, int(self._complex and trans == "H"), *before, *after,
+            self._x, self._y, self._owed, self._stored, self._stored_ptr, self._scratch, *vectors,
         )  # fmt: skip
 
     def many(self, lanes: int) -> Many:
