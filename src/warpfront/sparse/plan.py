@@ -326,10 +326,9 @@ class GeneralWork(NamedTuple):
     ----------
     forward, ..., hermitian
         As in `Sides`.
-    node_ptr, task_begin, task_end, trunk
-        As in `FrontPlan`.
-    blocks, coupling_ptr, coupling_col, coupling_slot, scaled
-        Diagonal blocks, the entries above them (`analysis.symbolic.Coupling`), and the scaled values of these.
+    node_ptr, blocks, coupling_ptr, coupling_col, coupling_slot, scaled
+        Columns of each front, fronts of each diagonal block, entries above the blocks (`analysis.symbolic.Coupling`)
+        and their scaled values.
     ptr, ind, values : int64[n+1], int32[nnz], [nnz]
         The matrix by columns, unscaled.
     sums, eps : float64[n], float
@@ -338,7 +337,7 @@ class GeneralWork(NamedTuple):
         0: A, 1: A^T, 2: A^H; 1: the factor is applied to conjugates.
     in_perm, in_scale, out_perm, out_scale : int32[n], float64[n] or empty
         Order and scaling of right-hand side and solution.
-    x, y, owed, stored, stored_ptr, t, residual, size, other
+    x, y, owed, t, residual, size, other
         As in `Work`.
     """
 
@@ -353,9 +352,6 @@ class GeneralWork(NamedTuple):
     backward_unit: int
     hermitian: int
     node_ptr: Array
-    task_begin: Array
-    task_end: Array
-    trunk: Array
     blocks: Array
     coupling_ptr: Array
     coupling_col: Array
@@ -375,8 +371,6 @@ class GeneralWork(NamedTuple):
     x: Array
     y: Array
     owed: Array
-    stored: Array
-    stored_ptr: Array
     t: Array
     residual: Array
     size: Array

@@ -12,7 +12,6 @@ from warpfront.sparse.solve._block_kernels import block_sweeps
 from warpfront.sparse.solve._general_residual_kernels import general_residual
 from warpfront.sparse.solve._refined_kernels import GOOD_ENOUGH
 from warpfront.sparse.solve._residual_kernels import backward_errors
-from warpfront.sparse.solve._sweep_kernels import BACKWARD, FORWARD, sweep_alone
 
 __all__ = ["refined_solve_general"]
 
@@ -25,12 +24,8 @@ def _correct(w, r, base, x):
         i = w.in_perm[k]
         value = conjugate_if(w.conjugate == 1, r[i])
         w.x[k] = value * w.in_scale[i] if scaled else value
-    if w.blocks.shape[0] > 1:
-        coupling = (w.coupling_ptr, w.coupling_col, w.coupling_slot)
-        side = min(w.operation, 1)
-        block_sweeps(w, w.node_ptr, w.blocks, coupling, w.scaled, side, w.x, w.y, w.owed, w.t)
-    else:
-        sweep_alone(w, w, FORWARD | BACKWARD, w.x, w.y, w.owed, w.stored, w.stored_ptr, w.t)
+    coupling = (w.coupling_ptr, w.coupling_col, w.coupling_slot)
+    block_sweeps(w, w.node_ptr, w.blocks, coupling, w.scaled, min(w.operation, 1), w.x, w.y, w.owed, w.t)
     scaled = w.out_scale.size > 0
     for k in range(w.out_perm.size):
         i = w.out_perm[k]

@@ -31,7 +31,8 @@ class Sweeper:
         plan = symbolic.plan
         self.factor = factor
         self.general = symbolic.general
-        self.threads = max(1, factor.options.threads) if factor.nnz_factor >= SMALL_FACTOR else 1
+        self._large = factor.nnz_factor >= SMALL_FACTOR
+        self.threads = max(1, factor.options.threads) if self._large else 1
         roots = state.node[plan.task_end]
         self._stored_ptr = np.concatenate([[0], np.cumsum(roots[:, 3] - roots[:, 5])]).astype(np.int64)
         dtype = self.dtype = state.panel.dtype
@@ -90,18 +91,20 @@ class Sweeper:
     def general_work(
         self, operator: Any, trans: str, vectors: tuple[NDArray[Any], ...]
     ) -> GeneralWork | None:
-        """The same for an LU factor and the `GeneralOperator` of ``trans``; ``vectors`` are residual, size, other."""
+        """The same for an LU factor and the `GeneralOperator` of ``trans``; ``vectors`` are residual, size, other.
+
+        None for a large factor of one block, whatever the threads: `sweep` adds in another order.
+        """
         general, state = self.general, self.factor.state
-        if general is None or (self.threads > 1 and general.n_blocks == 1):
+        if general is None or (self._large and general.n_blocks == 1):
             return None
-        plan, pattern = self.factor.symbolic.plan, operator.pattern
+        pattern = operator.pattern
         before, after = (self._rows, self._cols) if trans == "N" else (self._cols, self._rows)
         return GeneralWork(
-            *self.sides(trans), plan.node_ptr, plan.task_begin, plan.task_end, plan.trunk,
-            general.blocks, *general.coupling, state.values,
+            *self.sides(trans), self.factor.symbolic.plan.node_ptr, general.blocks, *general.coupling, state.values,
             pattern.ptr, pattern.ind, operator.values, operator.sums, float(np.finfo(self.dtype).eps),
             operator.kind, int(self._complex and trans == "H"), *before, *after,
-            self._x, self._y, self._owed, self._stored, self._stored_ptr, self._scratch, *vectors,
+            self._x, self._y, self._owed, self._scratch, *vectors,
         )  # fmt: skip
 
     def many(self, lanes: int) -> Many:
