@@ -221,6 +221,55 @@ def test_plan():
     assert found.segments.tolist() == [[5, 2053], [2053, 4101], [4101, 5005], [5006, 7054], [7054, 8000]]
 
 
+def test_balanced_plan():
+    chunk = plan.CHUNK
+    found = plan.balance(np.array([0, 0, 3, chunk, 3 * chunk + 1, 3 * chunk + 1, 3 * chunk + 2]))
+    assert found.names.tolist() == [1, 2, 3, 5]
+    assert found.starts.tolist() == [0, 4, 5, 5]
+    assert found.crossing.tolist() == [3]
+    assert found.slots.tolist() == [3, 7]
+    ends = np.flatnonzero(np.unpackbits(found.ends, bitorder="little"))
+    assert ends.tolist() == [2, chunk - 1, 3 * chunk, 3 * chunk + 1]
+    whole = plan.balance(np.array([0, chunk, 2 * chunk]))
+    assert whole.names is None
+    assert whole.starts.tolist() == [0, 2]
+    assert whole.crossing.size == 0
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", ["power law", "long", "empty", "short", "edges"])
+def test_balanced_kernel_on_the_host(dtype, shape):
+    from warpfront.backend.simt import Simt
+
+    rng, kind, chunk = np.random.default_rng(5), plan.CUDA_TYPES[dtype], plan.CHUNK
+    lengths = {
+        "power law": np.minimum(900, (rng.pareto(1.0, 900) * 3).astype(int)), "long": np.array([1, 5 * chunk + 3, 2, 900]),
+        "empty": np.where(rng.random(4000) < 0.6, 0, 3), "short": np.ones(chunk + 5, int),
+        "edges": np.array([chunk - 1, 1, chunk, 8, 0, 3 * chunk - 8, 7]),
+    }[shape]  # fmt: skip
+    n = 6 * chunk
+    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    A = sp.csr_array((vector(ptr[-1], dtype), rng.integers(0, n, ptr[-1]), ptr), shape=(len(lengths), n))
+    x = vector(n, dtype, 3)
+    made = plan.balance(ptr)
+    blocks = len(made.starts)
+    ind, values = np.zeros(blocks * chunk, np.int32), np.zeros(blocks * chunk, dtype)
+    ind[: ptr[-1]], values[: ptr[-1]] = A.indices, A.data
+    y = np.full(len(lengths), 0 if made.names is not None else np.nan, dtype)
+    partial = np.full(2 * blocks, np.nan, dtype)
+    runner = Simt.build(plan.SOURCE, (f"csr_balanced<{kind}>", f"csr_finish<{kind}>"))
+    for name, grid, args in (
+        (f"csr_balanced<{kind}>", blocks, [ind, values, x, y, made.ends, made.starts, made.names, partial]),
+        (f"csr_finish<{kind}>", -(-len(made.crossing) // plan.THREADS),
+         [made.crossing, made.slots, partial, y, len(made.crossing), 1]),
+    ):  # fmt: skip
+        if grid:
+            report = runner.launch(name, grid, plan.THREADS, args, schedules=2)
+            assert not report.findings, report.findings
+    close(y, A, x, dtype)
+
+
 @pytest.mark.simt
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_kernels_on_the_host(dtype):

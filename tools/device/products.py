@@ -50,18 +50,21 @@ def ours(A, x, sets):
     from warpfront.sparse.products import SparseOperator
 
     calls, results = {}, {}
-    for storage in ("csr", "ell") if x.ndim == 1 else ("csr",):
+    ways = {"csr": ("csr", "auto"), "ell": ("ell", "auto")}
+    ways |= {f"csr {way}": ("csr", way) for way in ("balanced", "one pass")}
+    for name, (storage, way) in ways.items() if x.ndim == 1 else [("csr", ("csr", "auto"))]:
         try:
-            held = [_OnDevice(SparseOperator(A, storage, "cuda"), np.dtype("float64")) for _ in range(sets)]
+            kind, operator = np.dtype("float64"), SparseOperator(A, storage, "cuda")
+            held = [_OnDevice(operator, kind, way) for _ in range(sets)]
         except ValueError as error:
-            print(f"{storage}: {error}", flush=True)
+            print(f"{name}: {error}", flush=True)
             continue
         operands = Operands(x, A.shape[0], sets)
         times = [one.times_vector if x.ndim == 1 else one.times_block for one in held]
-        calls[f"warpfront {storage}"] = [
+        calls[f"warpfront {name}"] = [
             lambda stream, t=t, x=x, y=y: t(x, y) for t, (x, y) in zip(times, operands.pairs(), strict=True)
         ]
-        results[f"warpfront {storage}"] = operands.ys[0]
+        results[f"warpfront {name}"] = operands.ys[0]
     return calls, results
 
 

@@ -17,8 +17,10 @@ __all__ = [
     "LONG_ROW",
     "SOURCE",
     "THREADS",
+    "Balanced",
     "LongRows",
     "apply",
+    "balance",
     "instantiations",
     "lanes_for",
     "short_row",
@@ -43,6 +45,7 @@ CUDA_TYPES = {
 }
 SIGNATURES = {
     "csr_rows": "pppppi",
+    "csr_balanced": "pppppppp",
     "csr_stream": "pppppppip",
     "csr_finish": "ppppii",
     "ell_rows": "ppppii",
@@ -112,10 +115,53 @@ def split_long_rows(ptr: NDArray[np.int64], longest: int = LONG_ROW, segment: in
     return LongRows(rows.astype(np.int64), np.array(first, np.int64), parts)
 
 
+@dataclass(frozen=True)
+class Balanced:
+    """Blocks of `CHUNK` entries, wherever rows end.
+
+    Attributes
+    ----------
+    ends : uint8[blocks * CHUNK / 8]
+        A bit an entry, set for the last of a row.
+    starts : int64[blocks]
+        Twice the number, among rows that are not empty, of the row of the block's first entry; 1 more where it began before.
+    names : int64[count] or None
+        The rows that are not empty; None where none is empty.
+    crossing : int64[count]
+        Rows in more than one block.
+    slots : int64[count + 1]
+        Each such row's partial sums, of two a block; sums between one row's and the next one's are 0.
+    """
+
+    ends: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    names: NDArray[np.int64] | None
+    crossing: NDArray[np.int64]
+    slots: NDArray[np.int64]
+
+
+def balance(ptr: NDArray[np.int64]) -> Balanced:
+    """Plan `csr_balanced` for a matrix with entries."""
+    rows = np.flatnonzero(np.diff(ptr))
+    begin, end = ptr[rows], ptr[rows + 1]
+    blocks = -(-int(ptr[-1]) // CHUNK)
+    last = np.zeros(blocks * CHUNK, np.uint8)
+    last[end - 1] = 1
+    edges = np.arange(blocks, dtype=np.int64) * CHUNK
+    rank = np.searchsorted(end, edges, side="right")
+    first, final = begin // CHUNK, (end - 1) // CHUNK
+    over = np.flatnonzero(first < final)
+    slots = np.append(2 * first[over] + 1, 2 * final[over[-1:]] + 1 if over.size else 0)
+    names = None if len(rows) == len(ptr) - 1 else rows
+    return Balanced(
+        np.packbits(last, bitorder="little"), 2 * rank + (begin[rank] < edges), names, rows[over], slots
+    )
+
+
 def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return all that can be launched: (file, expressions, least architecture)."""
     names = [f"csr_rows<{kind}, {lanes}>" for kind in CUDA_TYPES.values() for lanes in LANES]
-    for kernel in ("csr_stream", "csr_finish", "ell_rows", "csr_block"):
+    for kernel in ("csr_balanced", "csr_stream", "csr_finish", "ell_rows", "csr_block"):
         names += [f"{kernel}<{kind}>" for kind in CUDA_TYPES.values()]
     return [(SOURCE, tuple(names), 75)]
 
@@ -131,10 +177,26 @@ class _LongOnDevice:
         self.segments = cupy.asarray(plan.segments)
 
 
+class _BalancedOnDevice:
+    """`Balanced` on the device, and the matrix's entries up to the end of the last block."""
+
+    def __init__(self, plan: Balanced, ind: NDArray[np.int32], values: NDArray[Any]) -> None:
+        import cupy
+
+        self.blocks, self.count = len(plan.starts), len(plan.crossing)
+        self.ends, self.starts = cupy.asarray(plan.ends), cupy.asarray(plan.starts)
+        self.names = None if plan.names is None else cupy.asarray(plan.names)
+        self.rows, self.first = cupy.asarray(plan.crossing), cupy.asarray(plan.slots)
+        size, entries = self.blocks * CHUNK, len(ind)
+        self.ind, self.values = cupy.zeros(size, np.int32), cupy.zeros(size, values.dtype)
+        self.ind[:entries], self.values[:entries] = cupy.asarray(ind), cupy.asarray(values)
+        self.partial = cupy.empty(2 * self.blocks, values.dtype)
+
+
 class _OnDevice:
     """The matrix's arrays on one device in one element type, and its plan."""
 
-    def __init__(self, operator: Any, kind: np.dtype[Any]) -> None:
+    def __init__(self, operator: Any, kind: np.dtype[Any], way: str = "auto") -> None:
         import cupy
 
         self.kind, self.type = kind, CUDA_TYPES[kind.name]
@@ -148,6 +210,11 @@ class _OnDevice:
         self.values = cupy.asarray(rows.values.astype(kind, copy=False))
         self.lanes = lanes_for(rows.ptr)
         self.alike = int(np.diff(rows.ptr).max(initial=0)) <= short_row(self.lanes)
+        self.balanced: _BalancedOnDevice | None = None
+        if self.nnz and (way == "balanced" or (way == "auto" and not self.alike)):
+            values = rows.values.astype(kind, copy=False)
+            self.balanced = _BalancedOnDevice(balance(rows.ptr), rows.ind, values)
+            self.ind, self.values = self.balanced.ind, self.balanced.values
         chunks = np.empty((0, 2), np.int64) if self.alike else stream_chunks(rows.ptr)
         self.chunks, self.chunk_count = cupy.asarray(chunks), len(chunks)
         self.long = _LongOnDevice(split_long_rows(rows.ptr))
@@ -180,6 +247,9 @@ class _OnDevice:
             args = (self.ell_ind.data.ptr, self.ell_values.data.ptr, *at, self.rows, len(self.ell.ind))
             self._launch(f"ell_rows<{self.type}>", -(-self.rows // THREADS), args)
             return
+        if self.balanced is not None:
+            self._times_balanced(self.balanced, at, y)
+            return
         matrix = self.ptr.data.ptr, self.ind.data.ptr, self.values.data.ptr
         if self.alike:
             grid = -(-self.rows * self.lanes // THREADS)
@@ -191,7 +261,19 @@ class _OnDevice:
         self._launch(f"csr_stream<{self.type}>", long.parts + self.chunk_count, args, shared)
         self._finish(long, partial, y, 1)
 
-    def _finish(self, long: _LongOnDevice, partial: Any, y: Any, k: int) -> None:
+    def _times_balanced(self, held: _BalancedOnDevice, at: tuple[int, int], y: Any) -> None:
+        names = 0
+        if held.names is not None:
+            y.fill(0)  # empty rows
+            names = held.names.data.ptr
+        args = (
+            held.ind.data.ptr, held.values.data.ptr, *at, held.ends.data.ptr, held.starts.data.ptr, names,
+            held.partial.data.ptr,
+        )  # fmt: skip
+        self._launch(f"csr_balanced<{self.type}>", held.blocks, args)
+        self._finish(held, held.partial, y, 1)
+
+    def _finish(self, long: _LongOnDevice | _BalancedOnDevice, partial: Any, y: Any, k: int) -> None:
         if long.count:
             args = (long.rows.data.ptr, long.first.data.ptr, partial.data.ptr, y.data.ptr, long.count, k)
             self._launch(f"csr_finish<{self.type}>", -(-long.count * k // THREADS), args)

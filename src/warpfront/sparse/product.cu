@@ -2,6 +2,10 @@
 //
 // csr_rows, for rows of much the same length: Lanes consecutive threads own a row, thread l adds entries l, l + Lanes, ...;
 // the partial sums meet in a fixed tree of shuffles.
+// csr_balanced, for rows of any length: a block owns kChunk entries and a thread kEach of them, side by side, wherever rows
+// end; a bit an entry says which are the last of their row. A thread adds up to each end; what it has after its last end is
+// carried to the next end by a segmented scan over the warp (a fixed tree) and over the warps in order. Sums of rows that
+// reach over the edges of blocks are left in two slots a block, and csr_finish adds those.
 // csr_stream, for rows of any length, two kinds of blocks in one launch. The first `parts` blocks own one part of a long
 // row each: every thread adds entries 256 apart, the block adds its threads' sums by a fixed tree, and csr_finish, a thread
 // a long row, adds a row's parts in order. The others own a run of rows with at most kChunk entries together: the block
@@ -12,7 +16,8 @@
 // the order of the warps; csr_finish then adds the parts. ell_rows: one thread owns one row; slot k of neighbouring rows is
 // contiguous.
 //
-// Shared memory: csr_stream's products, one barrier between writing and adding them, and the reduction scratch of a part,
+// Shared memory: csr_balanced's carry, number of ends, and whether there is one, by warp: one barrier before they are read.
+// csr_stream's products, one barrier between writing and adding them, and the reduction scratch of a part,
 // whose barriers are those of block_sum; csr_block's sums of the warps, with one barrier before they are added.
 // All lanes of a warp take part in the shuffles: a row that is out of range is an empty one there.
 // Literature: Bell and Garland, Implementing sparse matrix-vector multiplication (SC 2009), for both layouts; Greathouse
@@ -25,6 +30,7 @@ namespace wf {
 
 constexpr int kProductThreads = 256;
 [[maybe_unused]] constexpr int kChunk = 2048;
+[[maybe_unused]] constexpr int kEach = kChunk / kProductThreads;
 
 template <typename T>
 WF_DEVICE T shuffle_xor(T v, int distance) { return __shfl_xor_sync(kFullMask, v, distance); }
@@ -32,6 +38,31 @@ WF_DEVICE T shuffle_xor(T v, int distance) { return __shfl_xor_sync(kFullMask, v
 template <typename T>
 WF_DEVICE complex<T> shuffle_xor(complex<T> v, int distance) {
   return {__shfl_xor_sync(kFullMask, v.re, distance), __shfl_xor_sync(kFullMask, v.im, distance)};
+}
+
+template <typename T>
+WF_DEVICE T shuffle_up(T v, int distance) { return __shfl_up_sync(kFullMask, v, distance); }
+
+template <typename T>
+WF_DEVICE complex<T> shuffle_up(complex<T> v, int distance) {
+  return {__shfl_up_sync(kFullMask, v.re, distance), __shfl_up_sync(kFullMask, v.im, distance)};
+}
+
+// Sixteen bytes of neighbouring entries.
+template <typename T>
+struct alignas(16) entries16 {
+  T v[16 / sizeof(T)];
+};
+
+template <typename T>
+WF_DEVICE void read_entries(const T* from, T (&to)[kEach]) {
+  constexpr int Width = 16 / static_cast<int>(sizeof(T));
+  WF_UNROLL
+  for (int k = 0; k < kEach; k += Width) {
+    const entries16<T> held = *reinterpret_cast<const entries16<T>*>(from + k);
+    WF_UNROLL
+    for (int e = 0; e < Width; ++e) to[k + e] = held.v[e];
+  }
 }
 
 template <typename T> struct zero_of { WF_DEVICE static T make() { return T(0); } };
@@ -61,6 +92,92 @@ __global__ void csr_rows(const wf::i64* ptr, const wf::i32* ind, const T* values
   WF_UNROLL
   for (int d = Lanes / 2; d > 0; d /= 2) sum = sum + wf::shuffle_xor(sum, d);
   if (mine && lane == 0) y[row] = sum;
+}
+
+// ind, values: padded to a multiple of kChunk, aligned to 16 bytes. ends: a bit an entry, kEach a byte, set for the last of a
+// row. starts: [blocks], twice the number, among rows that are not empty, of the row of a block's first entry, and 1 more
+// where that row has begun before. names: the rows that are not empty, or null where none is empty. partial: [blocks][2],
+// written: the part, in this block, of the row that ends in it and has begun before, and what is left after its last end.
+template <typename T>
+__global__ void csr_balanced(const wf::i32* ind, const T* values, const T* x, T* y, const wf::u8* ends, const wf::i64* starts,
+                             const wf::i64* names, T* partial) {
+  constexpr int Warps = wf::kProductThreads / wf::kWarp;
+  __shared__ T left[Warps];
+  __shared__ int counts[Warps];
+  const int t = static_cast<int>(threadIdx.x), warp = t / wf::kWarp, lane = t % wf::kWarp;
+  const wf::i64 block = blockIdx.x, at = block * wf::kChunk + t * wf::kEach;
+  wf::i32 column[wf::kEach];
+  T sum[wf::kEach];
+  wf::read_entries(ind + at, column);
+  wf::read_entries(values + at, sum);
+  const wf::u32 bits = ends[block * wf::kProductThreads + t];
+  WF_UNROLL
+  for (int k = 0; k < wf::kEach; ++k) sum[k] = sum[k] * x[column[k]];
+  T carry = sum[0];  // since the last end
+  WF_UNROLL
+  for (int k = 1; k < wf::kEach; ++k) {
+    carry = (bits >> (k - 1) & 1u) != 0 ? sum[k] : carry + sum[k];
+    sum[k] = carry;
+  }
+  if ((bits >> (wf::kEach - 1) & 1u) != 0) carry = wf::zero_of<T>::make();
+  const int own = __popc(bits);
+  int upto = own;  // ends up to this lane
+  WF_UNROLL
+  for (int d = 1; d < wf::kWarp; d *= 2) {
+    const int other = __shfl_up_sync(wf::kFullMask, upto, d);
+    if (lane >= d) upto += other;
+  }
+  const wf::u32 having = __ballot_sync(wf::kFullMask, bits != 0);
+  // Lanes back to the last one with an end; it counts with what it has left.
+  const wf::u32 lower = having & ((2u << lane) - 1u);
+  const int reach = lower != 0 ? lane - (31 - __clz(static_cast<int>(lower))) : lane;
+  WF_UNROLL
+  for (int d = 1; d < wf::kWarp; d *= 2) {
+    const T other = wf::shuffle_up(carry, d);
+    if (reach >= d) carry = other + carry;
+  }
+  const T before = wf::shuffle_up(carry, 1);
+  if (lane == wf::kWarp - 1) {
+    left[warp] = carry;
+    counts[warp] = upto;
+  }
+  __syncthreads();
+  T into = wf::zero_of<T>::make(), after = into;  // what comes to this warp, and what leaves the block
+  wf::i64 rank = 0;
+  bool any = false, first_warp = true;
+  WF_UNROLL
+  for (int w = 0; w < Warps; ++w) {
+    if (w == warp) {
+      into = after;
+      first_warp = !any;
+    }
+    after = counts[w] != 0 ? left[w] : after + left[w];
+    rank += w < warp ? counts[w] : 0;
+    any = any || counts[w] != 0;
+  }
+  const wf::i64 start = starts[block];
+  const bool begun = (start & 1) != 0;
+  if (t == 0) {
+    if (!begun || !any) partial[2 * block] = wf::zero_of<T>::make();
+    partial[2 * block + 1] = after;
+  }
+  if (bits == 0) return;
+  const wf::u32 earlier = having & ((1u << lane) - 1u);
+  if (earlier == 0) into = lane == 0 ? into : into + before;
+  else into = before;
+  rank += start / 2 + upto - own;
+  bool first = true;
+  WF_UNROLL
+  for (int k = 0; k < wf::kEach; ++k)
+    if ((bits >> k & 1u) != 0) {
+      const T whole = first ? into + sum[k] : sum[k];
+      if (first && first_warp && earlier == 0 && begun)
+        partial[2 * block] = whole;
+      else
+        y[names == nullptr ? rank : names[rank]] = whole;
+      first = false;
+      ++rank;
+    }
 }
 
 // parts: entry ranges, [part_count][2]; partial: [part_count], written. chunks: row ranges, [count][2], of at most 256 rows
