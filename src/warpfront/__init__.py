@@ -14,6 +14,7 @@ from warpfront.errors import Status
 from warpfront.report import Inertia
 
 if TYPE_CHECKING:
+    from warpfront.sparse.differentiable import DifferentiableSolver
     from warpfront.sparse.interface import cholesky, factorized, ldlt, spsolve
     from warpfront.sparse.lu import splu, spsolve_triangular
     from warpfront.sparse.schur import SchurComplement, schur_complement
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # Public name -> module that defines it. One line here, and one above for type checkers, makes a name public.
 _LAZY = {
+    "DifferentiableSolver": "warpfront.sparse.differentiable",
     "DirectSolver": "warpfront.sparse.solver",
     "SchurComplement": "warpfront.sparse.schur",
     "cholesky": "warpfront.sparse.interface",
@@ -35,6 +37,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "DifferentiableSolver",
     "DirectSolver",
     "Inertia",
     "SchurComplement",

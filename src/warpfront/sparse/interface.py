@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.report import Inertia
+from warpfront.sparse.differentiable import DifferentiableSolver, library_of_matrix
 from warpfront.sparse.solver import DirectSolver
 
 __all__ = ["SymmetricFactor", "cholesky", "factorized", "ldlt", "spsolve"]
@@ -20,9 +22,10 @@ def spsolve(A: Any, b: Any, structure: str = "auto", **options: Any) -> Any:
     Parameters
     ----------
     A : sparse matrix or array, n x n
-        Real or complex.
+        Real or complex. Sparse tensors of PyTorch (``sparse_coo``, ``sparse_csr``, ``sparse_csc``) and of JAX
+        (``BCOO``, ``BCSR``) are differentiated through, see `DifferentiableSolver`, which keeps the analysis.
     b : [n] or [n, k], dense or sparse
-        Right-hand sides.
+        Right-hand sides; a dense tensor or array of A's library.
     structure : {"auto", "SPD", "S", "HPD", "H", "G"}
         See `DirectSolver`.
     **options
@@ -31,14 +34,18 @@ def spsolve(A: Any, b: Any, structure: str = "auto", **options: Any) -> Any:
     Returns
     -------
     array, shape of b
-        Of A's type, complex where b is; sparse where b is.
+        Of A's type, complex where b is; sparse where b is; a tensor where A is one.
 
     Raises
     ------
     SingularMatrixError, NotPositiveDefiniteError, RefinementFailedError
         Never NaN with a warning.
     """
-    return DirectSolver(A, structure=structure, **options).solve(b)
+    library = library_of_matrix(A)
+    if library is None:
+        return DirectSolver(A, structure=structure, **options).solve(b)
+    A, values = import_module(f"warpfront.sparse._{library}_solve").with_values(A)
+    return DifferentiableSolver(A, structure=structure, **options)(values, b)
 
 
 def factorized(A: Any, structure: str = "auto", **options: Any) -> Callable[[Any], NDArray[np.float64]]:
