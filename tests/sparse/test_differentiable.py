@@ -190,6 +190,30 @@ class TestTorch:
         np.testing.assert_array_equal(solve(values, b), right)
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("structure", ["SPD", "S", "G"])
+@pytest.mark.parametrize("shape", [(N,), (N, 3)], ids=str)
+def test_tensors_on_the_device_stay_there(structure, shape):
+    import torch
+
+    A = matrix(structure)
+    stored = sparse.coo_array(A)
+    solve = DifferentiableSolver(stored, structure=structure)
+    values = torch.tensor(stored.data, device="cuda", requires_grad=True)
+    b = torch.tensor(side(A, shape), device="cuda", requires_grad=True)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        x = solve(values, b)
+        (x**3).sum().backward()
+        torch.cuda.synchronize()
+    full, c = torch.tensor(A, requires_grad=True), b.detach().cpu().requires_grad_()
+    wanted = torch.linalg.solve(full, c)
+    (wanted**3).sum().backward()
+    assert x.is_cuda
+    np.testing.assert_allclose(x.detach().cpu(), wanted.detach(), rtol=1e-10)
+    np.testing.assert_allclose(values.grad.cpu(), full.grad[stored.coords], rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(b.grad.cpu(), c.grad, rtol=1e-9, atol=1e-13)
+
+
 class TestJax:
     @pytest.fixture(autouse=True)
     def _jax(self):
