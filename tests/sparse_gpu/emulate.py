@@ -4,30 +4,36 @@ import numpy as np
 from built import simt
 
 from warpfront.sparse.gpu import memory, steps
+from warpfront.sparse.gpu.inverses import SPAN, invert_items
 from warpfront.sparse.gpu.kernels import KERNELS
 from warpfront.sparse.gpu.schedule import make_plan
+
+WAITING = ("strips", "forward_wide", "backward_wide", "forward_strips", "backward_strips")
 
 
 class Emulated:
     """A solver whose device is the SIMT runner."""
 
     def __init__(
-        self, symbolic, pivoting, dtype=np.float64, scaled=False, tolerances=None, schedules=2, seed=0, **plan
-    ):
+        self, symbolic, pivoting, dtype=np.float64, scaled=False, tolerances=None, schedules=2, seed=0,
+        span=SPAN, **plan,
+    ):  # fmt: skip
         self.symbolic, self.pattern, self.scaled = symbolic, symbolic.pattern, scaled
         self.dtype, self.schedules, self.seed = np.dtype(dtype), schedules, seed
         self.plan = make_plan(symbolic, pivoting=pivoting, itemsize=self.dtype.itemsize, **plan)
         self.tolerances = tolerances or steps.Tolerances()
-        items, self.sweeps = steps.solve_items(self.plan)
+        items, self.sweeps = steps.solve_items(self.plan, tiles=True)
+        more, self.inversions = invert_items(self.plan, span, items.size)
+        items, self.span, self.room = np.concatenate([items, more]), span, memory.MOST_RHS
         tables = steps.make_tables(self.pattern, symbolic.perm)
         self.buffers = dict(memory.uploads(self.plan, tables, items))
-        for name, need in memory.needs(
-            self.plan, self.pattern.nnz, self.pattern.value_map.size, self.dtype
-        ).items():
+        self.make(memory.needs(self.plan, self.pattern.nnz, self.pattern.value_map.size, self.dtype))
+
+    def make(self, needs):
+        for name, need in needs.items():
             poison = np.nan if need.dtype.kind == "f" else -99
-            self.buffers[name] = np.full(need.size, 0 if "flags" in name else poison, need.dtype)
-        for name in ("flags", "solve_flags"):
-            self.buffers[name] = self.buffers[name].view(np.uint32)
+            made = np.full(need.size, 0 if "flags" in name else poison, need.dtype)
+            self.buffers[name] = made.view(np.uint32) if "flags" in name else made
 
     def run(self, sequence):
         for step in sequence:
@@ -37,9 +43,10 @@ class Emulated:
                 at = KERNELS[step.kernel].arguments.index("items")
                 arguments[at] = arguments[at][step.items : step.items + step.blocks].copy()
             # a kernel that waits for other blocks needs them in flight; for the others few are enough
-            resident = step.blocks if step.kernel in ("strips", "forward_wide", "backward_wide") else 4
+            blocks = step.blocks * step.groups
+            resident = blocks if step.kernel in WAITING else 4
             report = simt(KERNELS[step.kernel].source, step.expression).launch(
-                step.expression, step.blocks, step.threads, [*arguments, *step.numbers],
+                step.expression, (step.blocks, step.groups), step.threads, [*arguments, *step.numbers],
                 shared_bytes=step.shared_bytes, resident=resident, schedules=self.schedules, seed=self.seed,
             )  # fmt: skip
             report.check()
@@ -49,7 +56,12 @@ class Emulated:
         self.buffers["source"][: values.size] = values
         self.run(
             steps.factor_steps(
-                self.plan, self.pattern.nnz, self.dtype.name, self.tolerances, scaled=self.scaled
+                self.plan,
+                self.pattern.nnz,
+                self.dtype.name,
+                self.tolerances,
+                scaled=self.scaled,
+                inversions=self.inversions,
             )
         )
         return self.buffers["summary"][:9].copy()
@@ -57,10 +69,20 @@ class Emulated:
     def solve(self, b, refinements=0, rhs=1, target=2e-15):
         """b: (rhs, n)."""
         n = self.plan.n
+        if rhs > self.room:
+            self.room = rhs
+            self.make(memory.solve_needs(self.plan, self.dtype, rhs))
         self.buffers["b"][: rhs * n] = b.reshape(-1)
         self.run(
             steps.solve_steps(
-                self.plan, self.sweeps, self.dtype.name, rhs, refinements, scaled=self.scaled, target=target
+                self.plan,
+                self.sweeps,
+                self.dtype.name,
+                rhs,
+                refinements,
+                scaled=self.scaled,
+                target=target,
+                span=self.span,
             )
         )
         return self.buffers["best"][: rhs * n].reshape(b.shape).copy()

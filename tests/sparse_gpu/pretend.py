@@ -13,7 +13,7 @@ from built import simt as built
 
 from warpfront.backend import capability, compile, cuda
 
-WAITING = ("eliminate_strips", "forward_wide", "backward_wide")
+WAITING = ("eliminate_strips", "forward_wide", "backward_wide", "forward_strips", "backward_strips")
 
 
 class Array(np.ndarray):
@@ -65,6 +65,9 @@ class Stream:
         return event
 
     def wait_event(self, event):
+        pass
+
+    def synchronize(self):
         pass
 
     def __enter__(self):
@@ -123,7 +126,7 @@ class Kernel:
             given,
             shared_bytes=shared_bytes,
             schedules=1,
-            resident=grid if waits else 4,
+            resident=int(np.prod(grid)) if waits else 4,
         ).check()
 
 

@@ -93,6 +93,21 @@ class Cudss:
         self.cupy.cuda.runtime.deviceSynchronize()
         return perf_counter() - begun
 
+    def right_hand_sides(self, b):
+        """Solve for the columns of ``b`` (a device array, n x k) from now on."""
+        lib, c64 = self.lib, c.c_int64
+        n, count = b.shape
+        for m in (self.mx, self.mb):
+            lib.cudssMatrixDestroy(m)
+        self.b, self.x = self.cupy.asfortranarray(b), self.cupy.zeros((n, count), order="F")
+        self.mx, self.mb = c.c_void_p(), c.c_void_p()
+        for handle, array in ((self.mb, self.b), (self.mx, self.x)):
+            self._ok(
+                lib.cudssMatrixCreateDn(
+                    c.byref(handle), c64(n), c64(count), c64(n), c.c_void_p(array.data.ptr), REAL64, 0
+                )
+            )
+
     def refactorize(self):
         return self._run(REFACTOR)
 

@@ -11,6 +11,7 @@ from sparse_gpu_cases import carried, errors, kkt, laplacian, ordering
 from sparse_gpu_cudss import Cudss, library
 
 REPEATS = 20
+MANY = (8, 64)
 
 
 def cases():
@@ -66,6 +67,9 @@ def summary(samples):
     }
 
 
+KEPT = ("normwise", "inertia", "pivots", "gflop", "nnz_factor")
+
+
 def rows_of(record):
     """Rows of a house record: one for the refactorisation and one for the solve of each system."""
     from warpfront.bench.collect import collected
@@ -75,20 +79,25 @@ def rows_of(record):
     for key, entry in record.items():
         name, structure, refined = key.split()
         limit = 1e-12 if refined == "ir2" else 1.0
-        for operation in ("refactor", "solve"):
+        for operation in ("refactor", "solve", *(f"solve_{k}" for k in MANY)):
             contenders = {}
             for label, found in entry.items():
-                error = found["componentwise"]
+                if operation not in found:
+                    continue
+                error = found[operation].get("componentwise", found["componentwise"])
                 right = operation == "refactor" or error <= limit
                 contenders["warpfront" if label == "ours" else label] = collected(
                     found[operation]["seconds"], clock="wall", right=right,
                     detail="" if right else f"componentwise backward error {error:.0e}",
                     algorithm=f"{structure}, {refined[2:]} refinement steps", error=error, error_limit=limit,
-                    values={k: found[k] for k in ("normwise", "inertia", "pivots", "gflop", "nnz_factor") if k in found},
+                    values={k: found[k] for k in KEPT if k in found} | found[operation].get("bounds", {}),
                 )  # fmt: skip
+            if not contenders:
+                continue
             shapes = {"n": entry["ours"]["n"], "nnz": entry["ours"]["nnz"]}
+            words = operation.replace("solve_", "solve of ")
             made = Row(
-                name, f"{operation} {structure}, {refined}", shapes, "float64", "as generated or read", None,
+                name, f"{words} {structure}, {refined}", shapes, "float64", "as generated or read", None,
                 ["warpfront"], contenders,
             )  # fmt: skip
             rows.append(made)
@@ -103,7 +112,35 @@ def write_record(out, record, more):
     write(gpu_record("sparse_gpu", rows_of(record) + more, options), out / "sparse_gpu.json")
 
 
-def ours(name, a, structure, refinements):
+def bandwidth():
+    """Bytes a second that a copy of a gigabyte reads and writes."""
+    import cupy
+
+    a, b = cupy.zeros(1 << 27), cupy.empty(1 << 27)
+    return 2 * a.nbytes / (1e-3 * min(device_times(lambda: cupy.copyto(b, a), 10)[2:]))
+
+
+def bounds(facts, plan, copy):
+    """What no implementation is faster than: the factor read once a sweep; and how long the chain of wide fronts is."""
+    least = 16.0 * facts["nnz_factor"] / copy
+    chain = [
+        int(np.max(plan.fronts["width"][plan.wide & (plan.level == k)], initial=0))
+        for k in range(facts["levels"])
+    ]
+    panels = sum(-(-w // 32) for w in chain)
+    facts["refactor"]["bounds"] = {
+        "levels": facts["levels"], "dependent_panels": panels,
+        "share_of_66_tflops": 1e-3 * facts["gflop"] / 66 / (1e-3 * facts["refactor"]["median_ms"]),
+    }  # fmt: skip
+    for key in ("solve", *(f"solve_{k}" for k in MANY)):
+        if key in facts:
+            facts[key]["bounds"] = {
+                "levels": facts["levels"], "dependent_panels": panels, "factor_read_twice_ms": 1e3 * least,
+                "roofline_share": 1e3 * least / facts[key]["median_ms"],
+            }  # fmt: skip
+
+
+def ours(name, a, structure, refinements, copy):
     import cupy
 
     from warpfront import DirectSolver
@@ -142,7 +179,30 @@ def ours(name, a, structure, refinements):
         "max_front": s.report.analysis.max_front, "launches": len(plan.launches), "levels": int(plan.level.max()) + 1,
         "wide": int(plan.wide.sum()), "steps": steps, "bytes": s._factor.nbytes,
     }  # fmt: skip
+    if refinements == 0:
+        for k in MANY:
+            facts[f"solve_{k}"] = solve_many(s, a, k)
+    bounds(facts, plan, copy)
     return s, facts
+
+
+def solve_many(s, a, count):
+    """Times for several right-hand sides; their bits are those of single ones."""
+    import cupy
+
+    b = cupy.asarray(a @ np.random.default_rng(0).standard_normal((a.shape[0], count)))
+    box = [s.solve(b)]
+    for _ in range(2):
+        box[0] = s.solve(b)
+
+    def solve():
+        box[0] = s.solve(b)
+
+    found = summary(walls(solve, 8))
+    for k in (0, count // 2, count - 1):
+        if not bool((s.solve(b[:, k]) == box[0][:, k]).all()):
+            raise AssertionError(f"column {k} of {count} is not what a single solve gives")
+    return found | {"componentwise": errors(a, box[0].get(), b.get())[1]}
 
 
 def peer(lib, a, structure, refinements, deterministic):
@@ -158,6 +218,14 @@ def peer(lib, a, structure, refinements, deterministic):
         "solve": summary([p.solve() for _ in range(REPEATS)]),
     }  # fmt: skip
     norm, component = errors(a, p.x.get(), rhs)
+    if refinements == 0 and not deterministic:
+        for k in MANY:
+            b = cupy.asarray(a @ np.random.default_rng(0).standard_normal((a.shape[0], k)))
+            p.right_hand_sides(b)
+            for _ in range(3):
+                p.solve()
+            facts[f"solve_{k}"] = summary([p.solve() for _ in range(8)])
+            facts[f"solve_{k}"]["componentwise"] = errors(a, p.x.get(), b.get())[1]
     p.close()
     return facts | {"normwise": norm, "componentwise": component}
 
@@ -226,6 +294,75 @@ def profile_all(out, solvers, deadline):
     return failed
 
 
+def variants(out, solvers, deadline):
+    """Sweeps through wide fronts: level by level of old, by common inverses of 1 to 8 panels, a panel ahead or not."""
+    from sparse_gpu_sweeps import compare
+
+    found = {}
+    for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap3d_64 SPD ir0", "lap3d_40 S ir0"):
+        if key not in solvers or perf_counter() > deadline:
+            continue
+        try:
+            found[key] = compare(solvers[key]._factor)
+            print(key, *(f"\n    {name}: {row}" for name, row in found[key].items()), flush=True)
+        except Exception:
+            traceback.print_exc()
+        (out / "sweeps.json").write_text(json.dumps(found, indent=1))
+
+
+def probe(out, solvers):
+    """Time stamps in the chains of strips that bound two factorisations."""
+    from sparse_gpu_probe import table
+
+    for key, rows, pick in (("lap2d_300 SPD ir0", 64, -1), ("lap3d_40 SPD ir0", 10, -2)):
+        try:
+            factor = solvers[key]._factor
+            factor.refactorize(factor.runner.buffers["original"].copy(), canonical=True)
+            lines = table(factor, rows, pick)
+            (out / f"probe {key}.txt").write_text("\n".join(lines))
+            print(key, *lines[:12], sep="\n", flush=True)
+        except Exception:
+            traceback.print_exc()
+
+
+def line_of(key, entry):
+    """One system's figures for the log."""
+    mine = entry["ours"]
+    line = f"{key:34s} ours {mine['refactor']['min_ms']:.3f} / {mine['solve']['min_ms']:.3f}"
+    line += f" (device {mine['refactor_device_ms']:.3f} / {mine['solve_device_ms']:.3f})"
+    line += f" err {mine['normwise']:.0e} {mine['componentwise']:.0e}"
+    line += f" differing {mine['differing_repeats']}/20" if "differing_repeats" in mine else ""
+    line += f" roofline {mine['solve']['bounds']['roofline_share']:.2f}"
+    for name in ("cudss", "cudss deterministic"):
+        if name in entry:
+            theirs = entry[name]
+            line += f" | {name[:9]} {theirs['refactor']['min_ms']:.3f} / {theirs['solve']['min_ms']:.3f}"
+            line += f" err {theirs['componentwise']:.0e}"
+    for k in MANY:
+        found = {name: part[f"solve_{k}"] for name, part in entry.items() if f"solve_{k}" in part}
+        if found:
+            line += f"\n     {k} rhs: " + ", ".join(
+                f"{name} {part['min_ms']:.3f} err {part['componentwise']:.0e}" for name, part in found.items()
+            )
+    return line
+
+
+def one_system(key, a, solvers, lib, copy):
+    """Measure one system in one structure, ours and the peer's."""
+    name, structure, refined = key.split()
+    refinements = int(refined[2:])
+    solvers[key], mine = ours(name, a, structure, refinements, copy)
+    plain = refinements == 0 and name != "lap3d_64"
+    if plain:
+        mine["differing_repeats"] = repeats(solvers[key], a)
+    entry = {"ours": mine}
+    if lib is not None:
+        entry["cudss"] = peer(lib, a, structure, refinements, False)
+        if plain:
+            entry["cudss deterministic"] = peer(lib, a, structure, refinements, True)
+    return entry
+
+
 def measure(out, cudss, limit):
     begun, failed, record = perf_counter(), 0, {}
     try:
@@ -234,6 +371,8 @@ def measure(out, cudss, limit):
         lib = None
         print("no cuDSS:", error, flush=True)
     solvers = {}
+    copy = bandwidth()
+    print(f"copy {copy / 1e12:.2f} TB/s", flush=True)
     for name, make, structures in cases():
         if perf_counter() - begun > limit:
             print("out of time before", name, flush=True)
@@ -243,31 +382,13 @@ def measure(out, cudss, limit):
             for refinements in (0, 2) if name.startswith("case") else (0,):
                 key = f"{name} {structure} ir{refinements}"
                 try:
-                    solvers[key], mine = ours(name, a, structure, refinements)
-                    if refinements == 0 and name != "lap3d_64":
-                        mine["differing_repeats"] = repeats(solvers[key], a)
-                    entry = {"ours": mine}
-                    line = f"{key:34s} ours {mine['refactor']['min_ms']:.3f} / {mine['solve']['min_ms']:.3f}"
-                    line += f" (device {mine['refactor_device_ms']:.3f} / {mine['solve_device_ms']:.3f})"
-                    line += f" err {mine['normwise']:.0e} {mine['componentwise']:.0e}"
-                    line += (
-                        f" differing {mine['differing_repeats']}/20" if "differing_repeats" in mine else ""
-                    )
-                    if lib is not None:
-                        for deterministic in (
-                            (False, True) if refinements == 0 and name != "lap3d_64" else (False,)
-                        ):
-                            theirs = peer(lib, a, structure, refinements, deterministic)
-                            entry["cudss deterministic" if deterministic else "cudss"] = theirs
-                            mark = "det" if deterministic else "cudss"
-                            line += f" | {mark} {theirs['refactor']['min_ms']:.3f} / {theirs['solve']['min_ms']:.3f}"
-                            line += f" err {theirs['componentwise']:.0e}"
-                    record[key] = entry
-                    print(line, flush=True)
+                    record[key] = one_system(key, a, solvers, lib, copy)
+                    print(line_of(key, record[key]), flush=True)
                 except Exception:
                     failed += 1
                     traceback.print_exc()
                 (out / "time.json").write_text(json.dumps(record, indent=1, default=str))
+    variants(out, solvers, begun + limit)
     more = []
     try:
         from sparse_gpu_assembly import record_rows
@@ -282,5 +403,6 @@ def measure(out, cudss, limit):
         failed += 1
         traceback.print_exc()
     failed += profile_all(out, solvers, begun + limit)
+    probe(out, solvers)
     print(f"time took {perf_counter() - begun:.0f} s, {failed} failed")
     return 1 if failed else 0

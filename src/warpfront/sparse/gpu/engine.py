@@ -11,12 +11,13 @@ from warpfront.errors import NotSupportedError, Status
 from warpfront.report import Inertia, PivotStats
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu import memory, steps
+from warpfront.sparse.gpu.inverses import SPAN, Inversion, invert_items
 from warpfront.sparse.gpu.runner import Runner
 from warpfront.sparse.gpu.schedule import Device, GpuPlan, make_plan
 
 __all__ = ["GpuFactor", "Planned", "Refined", "require_gpu"]
 
-GROUP = memory.MOST_RHS
+GROUPS = (64, 32, 16, 8, 4, 1)  # right-hand sides solved for at once
 NOTHING_FAILED = 2**31 - 1
 
 
@@ -59,6 +60,7 @@ class Planned(NamedTuple):
     sweeps: list[list[tuple[str, int, int, int]]]
     uploaded: dict[str, NDArray[Any]]
     written: dict[str, memory.Need]
+    inversions: tuple[Inversion, ...]
 
     @classmethod
     def of(cls, symbolic: Symbolic, pivoting: bool, dtype: Any, device: int) -> Planned:
@@ -70,10 +72,13 @@ class Planned(NamedTuple):
             symbolic, pivoting=pivoting, itemsize=np.dtype(dtype).itemsize,
             device=Device(probed.shared_bytes_optin, probed.sm_count),
         )  # fmt: skip
-        items, sweeps = steps.solve_items(plan)
+        items, sweeps = steps.solve_items(plan, tiles=True)
+        more, inversions = invert_items(plan, SPAN, items.size)
+        items = np.concatenate([items, more])
         pattern = symbolic.pattern
         uploaded = memory.uploads(plan, steps.make_tables(pattern, symbolic.perm), items)
-        return cls(plan, sweeps, uploaded, memory.needs(plan, pattern.nnz, pattern.value_map.size, dtype))
+        written = memory.needs(plan, pattern.nnz, pattern.value_map.size, dtype)
+        return cls(plan, sweeps, uploaded, written, inversions)
 
     def estimates(self) -> tuple[dict[str, int], tuple[int, ...]]:
         """Bytes by name, and cuDSS's slots."""
@@ -106,6 +111,8 @@ class GpuFactor:
 
     scale = None
     most_steps = 0
+    groups: tuple[int, ...] = (4, 1)
+    _room = memory.MOST_RHS
 
     def __init__(
         self, symbolic: Symbolic, *, pivoting: bool, scaled: bool, dtype: Any, tolerances: steps.Tolerances, device: int,
@@ -114,7 +121,8 @@ class GpuFactor:
         self.dtype = np.dtype(dtype)
         self.tolerances = tolerances
         planned = Planned.of(symbolic, pivoting, self.dtype, device)
-        self.plan, self._sweeps = planned.plan, planned.sweeps
+        self.plan, self._sweeps, self._inversions = planned.plan, planned.sweeps, planned.inversions
+        self.span, self.groups = SPAN, GROUPS
         self.memory, self.memory_slots = planned.estimates()
         self.runner = Runner(planned.uploaded, planned.written, device)
         self._outcome: tuple[int, ...] | None = None
@@ -149,14 +157,15 @@ class GpuFactor:
 
     def _factor_sequence(self, gather: bool) -> list[steps.Step]:
         return steps.factor_steps(
-            self.plan, self.symbolic.pattern.nnz, self.dtype.name, self.tolerances, scaled=self.scaled, gather=gather
+            self.plan, self.symbolic.pattern.nnz, self.dtype.name, self.tolerances, scaled=self.scaled, gather=gather,
+            inversions=self._inversions,
         )  # fmt: skip
 
     def _solve_sequence(self, rhs: int, refinements: int, trans: str) -> list[steps.Step]:
         eps = float(np.finfo(self.dtype).eps)
         return steps.solve_steps(
             self.plan, self._sweeps, self.dtype.name, rhs, refinements, scaled=self.scaled, target=8 * eps,
-            rounds=self.most_steps, limit=4500 * eps,
+            rounds=self.most_steps, limit=4500 * eps, span=self.span,
         )  # fmt: skip
 
     def _follow(self) -> None:
@@ -249,18 +258,41 @@ class GpuFactor:
         results = x[None, :] if x.ndim == 1 else x.T
         done = 0
         while done < columns.shape[0]:
-            rhs = GROUP if columns.shape[0] - done >= GROUP else 1
+            rhs, taken = self._take(columns.shape[0] - done)
+            self._make_room(rhs, capturing)
             key = f"solve {trans} {rhs} {refinements} {self.most_steps}"
             if not self.runner.defined(key):
                 self.runner.define(key, self._solve_sequence(rhs, refinements, trans))
             buffers = self.runner.buffers
-            buffers["b"][: rhs * n].reshape(rhs, n)[...] = columns[done : done + rhs]
+            given = buffers["b"][: rhs * n].reshape(rhs, n)
+            given[:taken] = columns[done : done + taken]
+            if taken < rhs:
+                given[taken:] = 0
             self.runner.run(key)
-            results[done : done + rhs] = buffers["best"][: rhs * n].reshape(rhs, n)
+            results[done : done + taken] = buffers["best"][: rhs * n].reshape(rhs, n)[:taken]
             if refinements and not capturing:
-                self._states.append(buffers["state"].reshape(-1, steps.STATE)[:rhs].copy())
-            done += rhs
+                self._states.append(buffers["state"].reshape(-1, steps.STATE)[:taken].copy())
+            done += taken
         return x
+
+    def _take(self, left: int) -> tuple[int, int]:
+        """Right-hand sides to solve for at once, zeros among them where ``left`` is no such number, and given ones."""
+        fitting = [g for g in self.groups if g >= left]
+        if left > 1 and fitting:
+            return fitting[-1], left
+        rhs = next(g for g in self.groups if g <= left)
+        return rhs, rhs
+
+    def _make_room(self, rhs: int, capturing: bool) -> None:
+        """Buffers for that many right-hand sides; the first solve for more than before allocates."""
+        if rhs <= self._room:
+            return
+        if capturing:
+            raise NotSupportedError(
+                f"a captured solve for {rhs} right-hand sides needs memory: solve for as many once before the capture"
+            )
+        self.runner.grow(memory.solve_needs(self.plan, self.dtype, rhs))
+        self._room = rhs
 
     def last_states(self) -> list[Any]:
         """Refinement states of the last solve, on the device; for `refined`."""

@@ -101,13 +101,15 @@ WF_DEVICE void product(double (&c)[4], const double (&a)[8], const double (&b)[4
 WF_DEVICE void product(float (&c)[4], const float (&a)[8], const float (&b)[4]) {
   const int g = lane_id() / 4, t = lane_id() % 4;
   WF_UNROLL
-  for (int k = 0; k < 16; ++k) {
-    float x[2], y[2];
-    for (int i = 0; i < 2; ++i) x[i] = __shfl_sync(kFullMask, a[2 * (k / 4) + i], 4 * g + k % 4);
-    for (int h = 0; h < 2; ++h) y[h] = __shfl_sync(kFullMask, b[k / 4], 4 * (2 * t + h) + k % 4);
-    for (int i = 0; i < 2; ++i)
-      for (int h = 0; h < 2; ++h) c[2 * i + h] = fmaf(x[i], y[h], c[2 * i + h]);
-  }
+  for (int j = 0; j < 4; ++j)
+    WF_UNROLL_N(1)
+    for (int k = 0; k < 4; ++k) {
+      float x[2], y[2];
+      for (int i = 0; i < 2; ++i) x[i] = __shfl_sync(kFullMask, a[2 * j + i], 4 * g + k);
+      for (int h = 0; h < 2; ++h) y[h] = __shfl_sync(kFullMask, b[j], 4 * (2 * t + h) + k);
+      for (int i = 0; i < 2; ++i)
+        for (int h = 0; h < 2; ++h) c[2 * i + h] = fmaf(x[i], y[h], c[2 * i + h]);
+    }
 }
 
 // D of up to 32 pivots, laid out for the product L D: (L D)[:, k] = L[:, k] own[k] + L[:, k + step[k]] other[k].

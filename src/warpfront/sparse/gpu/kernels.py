@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KERNELS", "KernelSpec", "instantiations", "of_type", "subset"]
+__all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type", "subset"]
 
 FOLDER = Path(__file__).parent
 STAGES = 2
+# right-hand sides of a small front's team; eights of them in a wide front's tile
+MOST_TOGETHER, MOST_TILES = 4, 4
+AHEAD = (1, 2)  # tiles with which a sweep loads a panel ahead
 C_TYPES = {"float64": "double", "float32": "float"}
 
 
@@ -39,9 +42,16 @@ class KernelSpec:
 
     def expression(self, dtype: str, threads: int = 0, pivoting: bool = False, rhs: int = 1) -> str:
         """Return the C++ name of an instantiation."""
+        tiles = column_tiles(rhs)
         return self.template.format(
-            T=C_TYPES[dtype], threads=threads, pivoting="true" if pivoting else "false", rhs=rhs
-        )
+            T=C_TYPES[dtype], threads=threads, pivoting="true" if pivoting else "false", rhs=min(rhs, MOST_TOGETHER),
+            tiles=tiles, deep="true" if tiles in AHEAD else "false",
+        )  # fmt: skip
+
+
+def column_tiles(rhs: int) -> int:
+    """Eights of right-hand sides that a block of a wide front's sweep takes."""
+    return min(max(1, rhs // 8), MOST_TILES)
 
 
 def _spec(file: str, template: str, arguments: str, numbers: str = "") -> KernelSpec:
@@ -86,6 +96,15 @@ KERNELS = {
         "solve.cu", "backward_wide<{T}, {rhs}>",
         "items fronts below_ind panels diagonal pivots x z solve_flags active sizes",
     ),
+    "forward_strips": _spec(
+        "wide_sweeps.cu", "forward_strips<{T}, {tiles}, {deep}>",
+        "items fronts children maps row_lists row_list_sources panels pivots x z upd solve_flags active sizes", "iii",
+    ),
+    "backward_strips": _spec(
+        "wide_sweeps.cu", "backward_strips<{T}, {tiles}, {deep}>",
+        "items fronts below_ind panels diagonal pivots x z solve_flags active sizes", "iii",
+    ),
+    "invert": _spec("invert.cu", "invert_corner<{T}>", "items fronts panels"),
     "factor_tree": _spec(
         "factor_tree.cu", "factor_tree<{T}, {pivoting}>",
         "forest_tickets forest_items fronts gathers sources places values rule panels blocks diagonal pivots stats cells",
@@ -95,14 +114,14 @@ KERNELS = {
         "tree_forest.cu", "sweep_forest<{T}, {rhs}>",
         "forest_tickets forest_items fronts row_lists row_list_sources below_ind panels diagonal pivots x z upd active "
         "cells sizes",
-        "iiiii",
+        "iiiiii",
     ),
     "start_tree": _spec("tree_solve.cu", "start_tree", "cells state", "qq"),
     "solve_tree": _spec(
         "tree_solve.cu", "solve_tree<{T}, {rhs}>",
         "tickets tree_items fronts row_lists row_list_sources below_ind panels diagonal pivots perm exponents summary "
         "row_ptr row_col row_slot original sums scalars b best candidate residual x z upd state cells sizes",
-        "iiiiidd",
+        "iiiiiidd",
     ),
     "start_factor": _spec("vectors.cu", "start_factor", "flags summary scalars"),
     "gather_values": _spec("vectors.cu", "gather_values<{T}>", "gather_ptr gather_ind source original", "q"),
@@ -170,6 +189,8 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
             names = [spec.expression(dtype, threads) for threads in LU_THREADS]
         if name in ("forward", "backward"):
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
+        if name in ("forward_strips", "backward_strips"):
+            names = [spec.expression(dtype, rhs=r) for r in (1, 16, 32)]
         if name in ("strips", "factor_tree"):
             names = [spec.expression(dtype, pivoting=flag) for flag in (False, True)]
         for expression in dict.fromkeys(names):

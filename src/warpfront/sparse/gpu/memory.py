@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from warpfront.sparse.gpu.kernels import MOST_TOGETHER
 from warpfront.sparse.gpu.schedule import STATS, GpuPlan
 from warpfront.sparse.gpu.steps import SCALING_SWEEPS, STATE, Tables
 
-__all__ = ["SLOTS", "Need", "estimates", "needs", "uploads"]
+__all__ = ["SLOTS", "Need", "estimates", "needs", "solve_needs", "uploads"]
 
 FACTOR, BLOCKS, PLAN, SOLVE = "factor", "contribution_blocks", "plan", "solve"
-MOST_RHS = 4
+MOST_RHS = MOST_TOGETHER  # right-hand sides there is room for from the beginning
 SLOTS = 16
 
 
@@ -56,26 +57,33 @@ def needs(plan: GpuPlan, nnz: int, entries: int, dtype: np.dtype[Any]) -> dict[s
     """Buffers the device writes, by name. Flags are zeroed once; nothing else needs a first value."""
     n = plan.n
     value, i4, f8 = np.dtype(dtype), np.dtype(np.int32), np.dtype(np.float64)
-    below = plan.below_ind.size
     table = {
         "source": (value, entries, PLAN), "original": (value, nnz, PLAN), "values": (value, nnz, PLAN),
         "rule": (value, 8, PLAN), "panels": (value, plan.panel_words, FACTOR),
         "blocks": (value, plan.block_words, BLOCKS), "diagonal": (value, 2 * n, FACTOR),
         "pivots": (i4, 2 * n, FACTOR), "stats": (i4, STATS * plan.stat_rows, PLAN),
         "work": (value, plan.work_words, PLAN), "flags": (i4, plan.flag_words, PLAN),
-        "solve_flags": (i4, plan.flag_words, SOLVE), "summary": (i4, 16, PLAN), "scalars": (f8, 8, PLAN),
+        "active": (i4, 4, SOLVE), "summary": (i4, 16, PLAN), "scalars": (f8, 8, PLAN),
         "sums": (f8, n, PLAN), "exponents": (i4, n, PLAN),
-        "x": (value, MOST_RHS * n, SOLVE), "z": (value, MOST_RHS * n, SOLVE), "upd": (value, MOST_RHS * below, SOLVE),
-        "b": (value, MOST_RHS * n, SOLVE), "best": (value, MOST_RHS * n, SOLVE),
-        "candidate": (value, MOST_RHS * n, SOLVE), "residual": (value, MOST_RHS * n, SOLVE),
-        "state": (f8, MOST_RHS * STATE, SOLVE), "active": (i4, 4, SOLVE),
     }  # fmt: skip
-    cells = [made.cells for made in (plan.tree, plan.forest) if made is not None]
-    if cells:
-        table["cells"] = (i4, max(cells), SOLVE)
     for k in range(SCALING_SWEEPS - 1):
         table[f"exponents_{k}"] = (i4, n, PLAN)
-    return {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}
+    made = {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}
+    return {**made, **solve_needs(plan, dtype, MOST_RHS)}
+
+
+def solve_needs(plan: GpuPlan, dtype: np.dtype[Any], rhs: int) -> dict[str, Need]:
+    """Those whose length depends on how many right-hand sides are solved for at once."""
+    value, i4 = np.dtype(dtype), np.dtype(np.int32)
+    names = ("x", "z", "b", "best", "candidate", "residual")
+    table: dict[str, tuple[np.dtype[Any], int]] = {name: (value, rhs * plan.n) for name in names}
+    table["upd"] = (value, rhs * plan.below_ind.size)
+    table["state"] = (np.dtype(np.float64), rhs * STATE)
+    table["solve_flags"] = (i4, plan.flag_words * max(1, rhs // 8))
+    cells = [made.cells for made in (plan.tree, plan.forest) if made is not None]
+    if cells:
+        table["cells"] = (i4, max(cells) * -(-rhs // MOST_TOGETHER))
+    return {name: Need(kind, max(int(size), 4), SOLVE) for name, (kind, size) in table.items()}
 
 
 def estimates(

@@ -18,16 +18,22 @@ from warpfront.sparse.gpu.steps import Step
 __all__ = ["Runner", "assign_branches"]
 
 BRANCHES = 4
+ASIDE = ("invert",)
 
 
 def assign_branches(steps: Sequence[Step], branches: int) -> list[int]:
     """Stream for each step so that independent steps can overlap: that of the latest predecessor if nobody followed it.
+
+    What nothing but the end waits for (`ASIDE`) has the stream ``branches`` to itself.
 
     Pure; a step without a free predecessor takes the stream whose last step is oldest.
     """
     last = [-1] * branches
     where: list[int] = []
     for k, step in enumerate(steps):
+        if step.kernel in ASIDE:
+            where.append(branches)
+            continue
         free = [b for b in range(branches) if last[b] in step.after]
         pick = max(free, key=lambda b: last[b]) if free else min(range(branches), key=lambda b: last[b])
         last[pick] = k
@@ -67,7 +73,7 @@ class Runner:
             for name, need in written.items():
                 make = cupy.zeros if name.endswith("flags") else cupy.empty
                 self.buffers[name] = make(need.size, need.dtype)
-            self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(branches)]
+            self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(branches + 1)]
         self._prepared: dict[str, list[tuple[Any, ...]]] = {}
         self._graphs: dict[str, Any] = {}
         self._steps: dict[str, Sequence[Step]] = {}
@@ -88,13 +94,29 @@ class Runner:
         for step in steps:
             spec = KERNELS[step.kernel]
             kernel = cuda.load(spec.source, step.expression, spec.signature, self.device)
+            grid = step.blocks if step.groups == 1 else (step.blocks, step.groups)
             pointers = [0 if name is None else int(self.buffers[name].data.ptr) for name in step.buffers()]
             if step.items >= 0:
                 pointers[spec.arguments.index("items")] += step.items * ITEM.itemsize
-            prepared.append(
-                (kernel, step.blocks, step.threads, (*pointers, *step.numbers), step.shared_bytes)
-            )
+            prepared.append((kernel, grid, step.threads, (*pointers, *step.numbers), step.shared_bytes))
         self._prepared[key], self._steps[key] = prepared, steps
+
+    def grow(self, written: dict[str, Need]) -> None:
+        """Replace buffers by larger ones, and forget the sequences that used them; waits for what is queued."""
+        import cupy
+
+        if self._last is not None:
+            self._last.synchronize()
+        for name, need in written.items():
+            make = cupy.zeros if name.endswith("flags") else cupy.empty
+            with cupy.cuda.Device(self.device):
+                self.buffers[name] = make(need.size, need.dtype)
+        used = [
+            key for key, steps in self._steps.items() if any(set(s.buffers()) & set(written) for s in steps)
+        ]
+        for key in used:
+            self._graphs.pop(key, None)
+            del self._prepared[key], self._steps[key]
 
     def sequence(self, key: str) -> Sequence[Step]:
         """Return the steps of a named sequence."""

@@ -1,4 +1,5 @@
-// Triangular solves over the tree, R right-hand sides at once; contributions are pulled in child order.
+// Triangular solves over the tree, R right-hand sides at once; contributions are pulled in child order. In sweeps through small
+// fronts blockIdx.y is a group of R right-hand sides; wide fronts of a symmetric factor are wide_sweeps.cu's.
 //
 //   x   permuted right-hand side, overwritten by the permuted solution; n values a right-hand side.
 //   z   the same in pivot order inside each front: L^-1 x after the forward sweep, then the solution.
@@ -106,6 +107,8 @@ __global__ void __launch_bounds__(Threads)
   __shared__ T t[R][kMostRows], y[R][kMostRows];
   if (active != nullptr && *active == 0) return;
   const Item item = items[blockIdx.x];
+  const i64 group = static_cast<i64>(blockIdx.y) * R;
+  x += group * sizes[0], z += group * sizes[0], upd += group * sizes[1];
   for (int s = item.front; s <= item.last; ++s)
     forward_front<Threads, R>(fronts[s], children, maps, panels, pivots, x, z, upd, sizes, t, y);
 }
@@ -182,6 +185,8 @@ __global__ void __launch_bounds__(Threads)
   __shared__ T t[R][kMostRows], y[R][kMostRows];
   if (active != nullptr && *active == 0) return;
   const Item item = items[blockIdx.x];
+  const i64 group = static_cast<i64>(blockIdx.y) * R;
+  x += group * sizes[0], z += group * sizes[0];
   for (int s = item.last; s >= item.front; --s)
     backward_front<Threads, R>(fronts[s], below_ind, panels, diagonal, pivots, x, z, sizes, t, y);
 }

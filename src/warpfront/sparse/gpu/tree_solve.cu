@@ -14,6 +14,7 @@
 // whoever waits acquires before one. A value travels from item to item along such signals only.
 // The whole team's barriers: panel landed and rows gathered | pivot order taken | each block: its values | rows below.
 // Sums are ordered by lists and panels, so bits depend neither on timing nor on the number of right-hand sides.
+// blockIdx.y is a group of R right-hand sides: cells and state of its own, and its own decision to go on.
 // Definitions of errors: solve/_residual_kernels.py. Dynamic shared memory: four panels of 32 x 32, or one of a block's front.
 #include "tree_sweeps.cuh"
 
@@ -119,13 +120,16 @@ __global__ void __launch_bounds__(kTreeThreads)
                const i32* exponents, const i32* summary, const i64* row_ptr, const i32* row_col, const i64* row_slot,
                const T* values, const double* sums, const double* scalars, const T* b, T* best, T* candidate, T* residual,
                T* x, T* z, T* upd, double* state, u32* cells, const i64* sizes, i32 up, i32 down, i32 parts, i32 steps,
-               i32 rounds, double target, double limit) {
+               i32 rounds, i32 cell_words, double target, double limit) {
   WF_DYNAMIC_SHARED(memory);
   __shared__ T work[2 * R * kTreeRows];
   __shared__ double scratch[kMaxWarps];
   __shared__ i32 shared_ticket;
   const i64 n = sizes[0];
   const int thread = threadIdx.x, warp = thread / kWarp;
+  const i64 group = static_cast<i64>(blockIdx.y) * R;
+  b += group * n, best += group * n, candidate += group * n, residual += group * n, x += group * n, z += group * n;
+  upd += group * sizes[1], state += group * kStateSize, cells += static_cast<i64>(blockIdx.y) * cell_words;
   const Refinement<T> m = {row_ptr, row_col, row_slot, values, b, sums, scalars, best, candidate, residual, state};
   Tree<T> tree = {fronts, lists, list_sources, below_ind, panels, diagonal, pivots, perm, exponents, summary, b, best,
                   candidate, x, z, upd, parts > 0 ? state : nullptr, cells, n, sizes[1], 0};

@@ -120,6 +120,7 @@ __global__ void __launch_bounds__(kVectorThreads) collect(const i32* stats, i32*
   }
 }
 
+// Here and below blockIdx.y is a group of R right-hand sides.
 // x = P^T S b for R right-hand sides; b has `rows` apart along a column and `columns` from one to the next.
 // The first block starts the solve's epoch. `active` as in solve.cu.
 template <typename T, int R>
@@ -127,7 +128,8 @@ __global__ void __launch_bounds__(kVectorThreads)
     permute_in(const i32* perm, const i32* exponents, const T* b, T* x, u32* flags, const i32* active, i64 n, i64 rows,
                i64 columns) {
   if (active != nullptr && *active == 0) return;
-  if (blockIdx.x == 0 && threadIdx.x == 0) flags[0] += 1;
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) flags[0] += 1;
+  b += static_cast<i64>(blockIdx.y) * R * columns, x += static_cast<i64>(blockIdx.y) * R * n;
   const i64 k = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x;
   if (k >= n) return;
   const i32 i = perm[k];
@@ -143,7 +145,9 @@ __global__ void __launch_bounds__(kVectorThreads)
                 const i32* active, const i32* summary, i64 n) {
   __shared__ double scratch[kMaxWarps];
   if (active != nullptr && *active == 0) return;
-  const i64 k = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x;
+  const i64 k = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x, group = static_cast<i64>(blockIdx.y) * R;
+  y += group * n, out += group * n, state += group * kStateSize;
+  if (base != nullptr) base += group * n;
   for (int r = 0; r < R; ++r) {
     double size = 0.0;
     if (k < n) {
@@ -165,7 +169,8 @@ __global__ void __launch_bounds__(kVectorThreads)
             const T* x, T* residual, double* state, const i32* active, const i64* shape) {
   __shared__ double scratch[kMaxWarps];
   if (active != nullptr && *active == 0) return;
-  const i64 n = shape[0];
+  const i64 n = shape[0], group = static_cast<i64>(blockIdx.y) * R;
+  b += group * shape[2], x += group * n, residual += group * n, state += group * kStateSize;
   const i64 i = (static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x) / kRowLanes;
   const int sub = threadIdx.x % kRowLanes;
   for (int r = 0; r < R; ++r) {
@@ -196,15 +201,15 @@ __global__ void __launch_bounds__(kVectorThreads)
   }
 }
 
-// Decides, for each right-hand side, whether the new iterate is kept and whether to go on; one lane each. Round 0 judges
+// Decides, for each right-hand side, whether the new iterate is kept and whether to go on; a lane each. Round 0 judges
 // the unrefined solution. Stops at `target`, or when a step gains less than half. Clears the maxima.
 __global__ void __launch_bounds__(32)
     judge(const double* scalars, double* state, i32* active, int count, int round, double target) {
-  const int r = threadIdx.x;
   if (round > 0 && *active == 0) return;
   __syncwarp();
-  bool go_on = false;
-  if (r < count) {
+  bool any = false;
+  for (int r = threadIdx.x; r < count; r += kWarp) {
+    bool go_on = false;
     double* s = state + r * kStateSize;
     const double component = s[kComponent], whole = scalars[kNorm] * s[kX] + s[kB];
     const double normwise = !(component < infinity()) ? infinity() : s[kR] > 0.0 ? s[kR] / whole : 0.0;
@@ -221,9 +226,10 @@ __global__ void __launch_bounds__(32)
     }
     s[kLast] = component, s[kGoOn] = go_on ? 1.0 : 0.0;
     s[kX] = s[kR] = s[kB] = s[kComponent] = 0.0;
+    any = any || go_on;
   }
-  const bool any = __any_sync(kFullMask, go_on);
-  if (r == 0) *active = any ? 1 : 0;
+  any = __any_sync(kFullMask, any);
+  if (threadIdx.x == 0) *active = any ? 1 : 0;
 }
 
 // best = candidate where the last judgement found it better.
@@ -231,6 +237,8 @@ template <typename T, int R>
 __global__ void __launch_bounds__(kVectorThreads) keep_better(const double* state, const T* candidate, T* best, i64 n) {
   const i64 k = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x;
   if (k >= n) return;
+  const i64 group = static_cast<i64>(blockIdx.y) * R;
+  state += group * kStateSize, candidate += group * n, best += group * n;
   for (int r = 0; r < R; ++r)
     if (state[r * kStateSize + kImproved] != 0.0) best[r * n + k] = candidate[r * n + k];
 }

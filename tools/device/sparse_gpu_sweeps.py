@@ -1,0 +1,54 @@
+"""Ways to sweep through wide fronts, and what their inverses cost the factorisation, one after the other on the GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+VARIANTS = {  # panels with a common inverse, tiles with which a panel is loaded ahead, most tiles
+    "span 8": (8, (1, 2), 4),
+    "span 8, 2 tiles": (8, (1, 2), 2),
+    "span 8, 1 tile": (8, (1, 2), 1),
+    "span 8, none ahead": (8, (), 4),
+    "span 4": (4, (1, 2), 4),
+    "span 2": (2, (1, 2), 4),
+    "span 1": (1, (1, 2), 4),
+    "old": (1, (), 0),
+}
+
+
+def compare(factor):
+    """Milliseconds (least of a few) of a refactorisation and of solves for 1, 8 and 64 right-hand sides."""
+    import cupy
+    from sparse_gpu_time import device_times
+
+    from warpfront.sparse.gpu import engine, kernels, steps
+
+    values = factor.runner.buffers["original"].copy()
+    b = cupy.asarray(np.random.default_rng(0).standard_normal((factor.plan.n, 64)))
+    kept = (engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, steps.solve_items)
+    found = {}
+    for name, (span, ahead, tiles) in VARIANTS.items():
+        engine.SPAN, kernels.AHEAD, kernels.MOST_TILES = span, ahead, tiles or 4
+        if name == "old":
+            steps.solve_items = lambda plan, tiles=False: kept[3](plan)
+        try:
+            made = engine.GpuFactor(
+                factor.symbolic, pivoting=factor.pivoting, scaled=factor.scaled, dtype=factor.dtype,
+                tolerances=factor.tolerances, device=factor.runner.device,
+            )  # fmt: skip
+            if name == "old":
+                made.groups = (4, 1)
+            made.refactorize(values, canonical=True)
+            row = []
+            for count in (1, 8, 64):
+                for _ in range(2):
+                    made.solve(b[:, :count], 0)
+                row.append(min(device_times(lambda k=count, m=made: m.solve(b[:, :k], 0), 5)))
+            made.refactorize(values, canonical=True)
+            row.insert(0, min(device_times(lambda m=made: m.refactorize(values, canonical=True), 5)))
+            found[name] = [round(t, 3) for t in row]
+        finally:
+            engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, steps.solve_items = kept
+        del made
+        cupy.get_default_memory_pool().free_all_blocks()
+    return found
