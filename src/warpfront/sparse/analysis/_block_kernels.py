@@ -1,4 +1,4 @@
-"""Diagonal blocks of a row-permuted matrix, and the entries of A by front when rows and columns differ.
+"""Diagonal blocks of a row-permuted matrix, the entries above them, and those of each front when rows and columns differ.
 
 Blocks are the strongly connected components of the graph with an edge j -> i for every entry (i, j), found by one
 depth-first search (R. Tarjan, SIAM J. Comput. 1, 1972; for block triangular form I. S. Duff and J. K. Reid, ACM TOMS 4,
@@ -12,11 +12,11 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["components", "general_lists"]
+__all__ = ["general_lists", "lay_out_blocks", "permute_and_split"]
 
 
 @njit(cache=True, nogil=True)
-def components(ptr, row):
+def _components(ptr, row):
     """Number of the strongly connected component of each vertex; column j of the CSC pattern lists where j leads.
 
     Returns ``(component, count)``.
@@ -67,6 +67,109 @@ def components(ptr, row):
             if depth >= 0:
                 low[path[depth]] = min(low[path[depth]], low[j])
     return component, count
+
+
+@njit(cache=True, nogil=True)
+def permute_and_split(ptr, ind, row_of, block_triangular):
+    """Row-permute a CSC pattern so that row ``row_of[j]`` comes to the place j; split it into diagonal blocks.
+
+    Returns
+    -------
+    component, count : int32[n], int
+        Block of each column; all in one unless ``block_triangular``.
+    inside : (ptr int64[n+1], row int32, col int32, slot int64)
+        Entries of the blocks by columns, the rows permuted; ``slot`` is their place in the pattern.
+    above : (row int32, col int32, slot int64)
+        The others.
+    matched : int64[n]
+        Slot of the diagonal entry of each column, -1 where there is none.
+    """
+    n, nnz = ptr.size - 1, ind.size
+    place = np.empty(n, np.int32)
+    for j in range(n):
+        place[row_of[j]] = j
+    row = np.empty(nnz, np.int32)
+    for k in range(nnz):
+        row[k] = place[np.uint32(ind[k])]
+    if block_triangular:
+        component, count = _components(ptr, row)
+    else:
+        component, count = np.zeros(n, np.int32), min(n, 1)
+    kept = 0
+    for j in range(n):
+        for k in range(ptr[j], ptr[j + 1]):
+            kept += component[np.uint32(row[k])] == component[j]
+    in_ptr, matched = np.empty(n + 1, np.int64), np.full(n, -1, np.int64)
+    in_row, in_col, in_slot = np.empty(kept, np.int32), np.empty(kept, np.int32), np.empty(kept, np.int64)
+    rest = nnz - kept
+    up_row, up_col, up_slot = np.empty(rest, np.int32), np.empty(rest, np.int32), np.empty(rest, np.int64)
+    at, up = 0, 0
+    for j in range(n):
+        in_ptr[j] = at
+        for k in range(ptr[j], ptr[j + 1]):
+            i = row[k]
+            if component[np.uint32(i)] == component[j]:
+                in_row[at], in_col[at], in_slot[at] = i, j, k
+                at += 1
+                if i == j:
+                    matched[j] = k
+            else:
+                up_row[up], up_col[up], up_slot[up] = i, j, k
+                up += 1
+    in_ptr[n] = at
+    return component, count, (in_ptr, in_row, in_col, in_slot), (up_row, up_col, up_slot), matched
+
+
+@njit(cache=True, nogil=True)
+def lay_out_blocks(perm, row_of, node_ptr, component, count, above):
+    """Rows in elimination order, fronts of each block, and the entries above the blocks by permuted rows.
+
+    Returns
+    -------
+    rows : int32[n]
+        ``row_of[perm]``.
+    blocks : int64[count, 2]
+        First and last front; those of a block are neighbours, because the tree is postordered.
+    ptr, col, slot : int64[n+1], int32, int64
+        ``above``, as `permute_and_split` returns it, by permuted row, permuted columns ascending.
+    """
+    n = perm.size
+    rows, inverse = np.empty(n, np.int32), np.empty(n, np.int32)
+    for k in range(n):
+        rows[k] = row_of[perm[k]]
+        inverse[perm[k]] = k
+    blocks = np.empty((count, 2), np.int64)
+    before = -1
+    for s in range(node_ptr.size - 1):
+        c = component[perm[node_ptr[s]]]
+        if c != before:
+            blocks[c, 0] = s
+        blocks[c, 1] = s
+        before = c
+    up_row, up_col, up_slot = above
+    # by columns first, then by rows: each pass keeps the order of the one before
+    ptr, fill = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    for e in range(up_row.size):
+        fill[inverse[up_col[e]] + 1] += 1
+        ptr[inverse[up_row[e]] + 1] += 1
+    for k in range(n):
+        fill[k + 1] += fill[k]
+        ptr[k + 1] += ptr[k]
+    by_col = np.empty(up_row.size, np.int64)
+    for e in range(up_row.size):
+        j = inverse[up_col[e]]
+        by_col[fill[j]] = e
+        fill[j] += 1
+    for k in range(n):
+        fill[k] = ptr[k]
+    col, slot = np.empty(up_row.size, np.int32), np.empty(up_row.size, np.int64)
+    for q in range(up_row.size):
+        e = by_col[q]
+        i = inverse[up_row[e]]
+        col[fill[i]] = inverse[up_col[e]]
+        slot[fill[i]] = up_slot[e]
+        fill[i] += 1
+    return rows, blocks, ptr, col, slot
 
 
 @njit(cache=True, nogil=True)

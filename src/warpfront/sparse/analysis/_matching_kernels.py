@@ -39,7 +39,36 @@ def transpose(n_rows, ptr, ind, values, t_ptr, t_ind, t_values):
 
 
 @njit(cache=True, nogil=True)
-def column_costs(ptr, values, cost, log_max):
+def begin(ptr, ind, values, n_rows):
+    """Costs, first duals, tight entries matched; where that matches every column of a square matrix, the last duals.
+
+    Returns ``(bad, free, cost, log_max, u, v, row_of, col_of)``: the first entry that is no magnitude, else -1; and
+    how many columns are left.
+    """
+    n_cols = ptr.size - 1
+    cost, log_max = np.empty(values.size), np.empty(n_cols)
+    u, v = np.empty(n_rows), np.empty(n_cols)
+    row_of, col_of = np.full(n_cols, -1, np.int32), np.full(n_rows, -1, np.int32)
+    bad = _column_costs(ptr, values, cost, log_max)
+    free = n_cols
+    if bad < 0:
+        _start(ptr, ind, cost, u, v, row_of, col_of)
+        for j in range(n_cols):
+            free -= row_of[j] >= 0
+        if free == 0 and n_rows == n_cols:
+            _tighten_columns(ptr, ind, cost, u, v)
+    return bad, free, cost, log_max, u, v, row_of, col_of
+
+
+@njit(cache=True, nogil=True)
+def end(ptr, ind, cost, u, v, col_of):
+    """Last duals: every column tight, then every unmatched row; infinity in zero columns and rows."""
+    _tighten_columns(ptr, ind, cost, u, v)
+    _tighten_free_rows(ptr, ind, cost, u, v, col_of)
+
+
+@njit(cache=True, nogil=True)
+def _column_costs(ptr, values, cost, log_max):
     """Write the costs and each column's ``log max`` (0 if zero). Return the first bad entry, else -1."""
     for j in range(ptr.size - 1):
         top = 0.0
@@ -65,7 +94,7 @@ def column_costs(ptr, values, cost, log_max):
 
 
 @njit(cache=True, nogil=True)
-def start(ptr, ind, cost, u, v, row_of, col_of):
+def _start(ptr, ind, cost, u, v, row_of, col_of):
     """Set the first duals and match tight entries.
 
     Square: ``u_i = min_j c_ij``, which makes an entry of every row tight. Otherwise ``u = 0``: a row that
@@ -253,7 +282,7 @@ def separate_generations(ptr, ind, cost, u, v, row_of, generation, order, shift)
     Later searches passed over the rows taken out before, so entries of later columns in them may have become
     negative. A column matched into generation g holds entries in rows of generations <= g only (the search
     visited everything else reachable), so the smallest sufficient shifts follow in one pass over these
-    columns, latest generation first (``order``: all matched columns so sorted). `tighten_columns` then raises
+    columns, latest generation first (``order``: all matched columns so sorted). `end` then raises
     their ``v`` by as much. ``shift`` float64[n_cols + 1] is zero on entry.
     """
     for k in range(order.size):
@@ -268,7 +297,7 @@ def separate_generations(ptr, ind, cost, u, v, row_of, generation, order, shift)
 
 
 @njit(cache=True, nogil=True)
-def tighten_columns(ptr, ind, cost, u, v):
+def _tighten_columns(ptr, ind, cost, u, v):
     """Set ``v_j = min_i (c_ij - u_i)``, infinity in a zero column; so no rounding is carried along."""
     for j in range(v.size):
         least = INF
@@ -278,7 +307,7 @@ def tighten_columns(ptr, ind, cost, u, v):
 
 
 @njit(cache=True, nogil=True)
-def tighten_free_rows(ptr, ind, cost, u, v, col_of):
+def _tighten_free_rows(ptr, ind, cost, u, v, col_of):
     """Raise ``u`` of the unmatched rows until an entry is tight; infinity in a zero row."""
     for i in range(u.size):
         if col_of[i] < 0:

@@ -8,11 +8,15 @@ Sweeps follow D. Ruiz, "A scaling algorithm to equilibrate both rows and columns
 (RAL-TR-2001-034). The last pass, which makes the result exact after any number of sweeps, follows J. R.
 Bunch, "Equilibration of symmetric matrices in the max-norm" (J. ACM 18, 1971): rows one after another are
 raised until one entry reaches the bound.
+
+`balanced_powers` is for scales that come as logarithms, from a matching.
 """
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from warpfront.backend.jit import njit
 
@@ -20,6 +24,7 @@ from warpfront.backend.jit import njit
 EMPTY = -16000
 ABSENT = -32000
 LIMIT = 1000
+LOG_2 = math.log(2.0)
 
 
 @njit(cache=True, nogil=True)
@@ -130,3 +135,40 @@ def general_exponents(n_cols, ptr, ind, k, iterations, r, c, row_top):
                 done = False
         if done:
             return
+
+
+@njit(cache=True, nogil=True)
+def balanced_powers(log_row, log_col, limit):
+    """Powers of two nearest to both scales, after a common factor has moved until their geometric means agree.
+
+    Returns ``(row_scale, col_scale, inside)``; zero rows and columns (infinite logarithms) get 1. ``inside`` tells
+    whether no logarithm exceeds ``limit``.
+    """
+    row_sum, row_count, col_sum, col_count = 0.0, 0, 0.0, 0
+    for i in range(log_row.size):
+        if math.isfinite(log_row[i]):
+            row_sum += log_row[i]
+            row_count += 1
+    for j in range(log_col.size):
+        if math.isfinite(log_col[j]):
+            col_sum += log_col[j]
+            col_count += 1
+    shift = 0.5 * (col_sum / col_count - row_sum / row_count) if row_count > 0 and col_count > 0 else 0.0
+    row_scale, col_scale = np.empty(log_row.size), np.empty(log_col.size)
+    first = _powers(log_row, shift, limit, row_scale)
+    second = _powers(log_col, -shift, limit, col_scale)
+    return row_scale, col_scale, first and second
+
+
+@njit(cache=True, nogil=True)
+def _powers(logarithm, shift, limit, scale):
+    inside = True
+    for k in range(logarithm.size):
+        value = logarithm[k] + shift
+        if not math.isfinite(value):
+            scale[k] = 1.0
+        elif abs(value) > limit:
+            inside = False
+        else:
+            scale[k] = math.ldexp(1.0, np.int32(np.rint(value / LOG_2)))
+    return inside

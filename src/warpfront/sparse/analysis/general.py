@@ -68,7 +68,7 @@ def analyze_general(
     I. S. Duff and J. Koster, SIAM J. Matrix Anal. Appl. 22 (2001); block triangular form as in T. A. Davis and
     E. Palamadai Natarajan, ACM TOMS 37 (2010), algorithm 907.
     """
-    from warpfront.sparse.analysis._block_kernels import components
+    from warpfront.sparse.analysis._block_kernels import lay_out_blocks, permute_and_split
     from warpfront.sparse.analysis.graph import adjacency
     from warpfront.sparse.analysis.ordering import choose
 
@@ -77,39 +77,27 @@ def analyze_general(
         raise InvalidValueError(
             "every value of the matrix is zero: rows cannot be matched nor scaled; analyse with the first real values"
         )
-    found = _match(pattern, np.abs(values), matching)
-    place = np.empty(n, np.int32)
-    place[found.row_of] = np.arange(n, dtype=np.int32)
-    row = np.ascontiguousarray(place[pattern.ind])
-    col = np.repeat(np.arange(n, dtype=np.int32), np.diff(pattern.ptr))
-    slot = np.arange(pattern.nnz, dtype=np.int64)
-    inside = np.ones(pattern.nnz, bool)
-    component = np.zeros(n, np.int32)
-    count = min(n, 1)
-    if block_triangular and n and found.rank == n:
-        component, count = components(pattern.ptr, row)
-        inside = component[row] == component[col]
-    entries = Entries(row[inside], col[inside], slot[inside])
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(entries.col, minlength=n))]).astype(np.int64)
+    found = _match(pattern, np.abs(values).astype(np.float64, copy=False), matching)
+    split = permute_and_split(pattern.ptr, pattern.ind, found.row_of, block_triangular and found.rank == n)
+    component, count, (ptr, *inside), above, matched = split
+    entries = Entries(*inside)
     xadj, adj = adjacency(n, ptr, entries.row)
     chosen = choose(n, xadj, adj, ordering, user_perm, None, LU_WORK)
     symbolic = build_symbolic(pattern, xadj, adj, chosen, 0, entries)
-    inverse = np.empty(n, np.int32)
-    inverse[symbolic.perm] = np.arange(n, dtype=np.int32)
-    matched = np.full(n, -1, np.int64)
-    diagonal = row == col
-    matched[col[diagonal]] = slot[diagonal]
+    rows, blocks, *coupling = lay_out_blocks(
+        symbolic.perm, found.row_of, symbolic.plan.node_ptr, component, count, above
+    )
     matched[found.free_columns] = -1
     general = General(
-        rows=np.ascontiguousarray(found.row_of[symbolic.perm]),
+        rows=rows,
         row_scale=found.row_scale,
         col_scale=found.col_scale,
         structural_rank=found.rank,
         unmatched_rows=found.free_rows,
         unmatched_columns=found.free_columns,
         matched=matched,
-        blocks=_blocks(symbolic, component, int(count)),
-        coupling=_coupling(n, inverse[row[~inside]], inverse[col[~inside]], slot[~inside]),
+        blocks=blocks,
+        coupling=Coupling(*coupling),
         matching=found.how,
     )
     return replace(symbolic, general=general)
@@ -132,7 +120,7 @@ def _match(pattern: Canonical, sizes: Floats, matching: bool) -> _Rows:
         rows, cols = equilibrate_matched(pattern, sizes)
         how = "none: rows stay where they are, rows and columns equilibrated"
         return _Rows(np.arange(n, dtype=np.int32), rows, cols, n, nothing, nothing, how)
-    found = maximum_product_matching(n, n, pattern.ptr, pattern.ind, sizes.astype(np.float64), exact=True)
+    found = maximum_product_matching(n, n, pattern.ptr, pattern.ind, sizes, exact=True)
     row_of = found.row_of_column.copy()
     row_of[found.unmatched_columns] = found.unmatched_rows  # any pairing will do: there is no entry for it
     how = "maximum product, scaled so that matched entries are near 1"
@@ -142,21 +130,3 @@ def _match(pattern: Canonical, sizes: Floats, matching: bool) -> _Rows:
         row_of, found.row_scale, found.col_scale, found.structural_rank,
         found.unmatched_rows, found.unmatched_columns, how,
     )  # fmt: skip
-
-
-def _blocks(symbolic: Symbolic, component: NDArray[np.int32], count: int) -> NDArray[np.int64]:
-    """First and last front of each component; fronts of one are neighbours, because the tree is postordered."""
-    if symbolic.n == 0:
-        return np.empty((0, 2), np.int64)
-    of_front = component[symbolic.perm[symbolic.plan.node_ptr[:-1]]]
-    fronts = np.arange(of_front.size, dtype=np.int64)
-    blocks = np.empty((count, 2), np.int64)
-    blocks[of_front[::-1], 0] = fronts[::-1]  # the last assignment stays
-    blocks[of_front, 1] = fronts
-    return blocks
-
-
-def _coupling(n: int, row: NDArray[np.int32], col: NDArray[np.int32], slot: NDArray[np.int64]) -> Coupling:
-    order = np.lexsort((col, row))
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int64)
-    return Coupling(ptr, np.ascontiguousarray(col[order]), np.ascontiguousarray(slot[order]))

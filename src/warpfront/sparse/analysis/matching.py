@@ -110,14 +110,12 @@ def maximum_product_matching(
         # Every column of the taller matrix finds a row: then, and only then, are the duals optimal.
         swapped = _assign(n_cols, _transpose(n_rows, a))
         found = _Assignment(swapped.col_of, swapped.row_of, swapped.log_col, swapped.log_row)
-    log_row, log_col = _balanced(found.log_row, found.log_col)
-    if _out_of_range(log_row) or _out_of_range(log_col):
-        log_row, log_col = _confined(a, log_row)
     unmatched = np.flatnonzero(found.row_of < 0).astype(np.int32)
+    row_scale, col_scale = _scales(a, found, exact)
     return Matching(
         row_of_column=found.row_of,
-        row_scale=_scale(log_row, exact),
-        col_scale=_scale(log_col, exact),
+        row_scale=row_scale,
+        col_scale=col_scale,
         structural_rank=n_cols - unmatched.size,
         unmatched_rows=np.flatnonzero(found.col_of < 0).astype(np.int32),
         unmatched_columns=unmatched,
@@ -199,12 +197,9 @@ def _assign(n_rows: int, a: _Columns) -> _Assignment:
     from warpfront.sparse.analysis import _matching_kernels as kernels
 
     n_cols = a.ptr.size - 1
-    cost, log_max = np.empty(a.values.size), np.empty(n_cols)
-    check_magnitudes(a.values, kernels.column_costs(a.ptr, a.values, cost, log_max))
-    u, v = np.empty(n_rows), np.empty(n_cols)
-    row_of, col_of = np.full(n_cols, -1, np.int32), np.full(n_rows, -1, np.int32)
-    kernels.start(a.ptr, a.ind, cost, u, v, row_of, col_of)
-    if row_of.size and row_of.min() < 0:
+    bad, free, cost, log_max, u, v, row_of, col_of = kernels.begin(*a, n_rows)
+    check_magnitudes(a.values, bad)
+    if free:
         dist, generation = np.full(n_rows, np.inf), np.full(n_rows, n_cols, np.int32)
         work = np.empty((4, n_rows), np.uint32)
         kernels.augment(a.ptr, a.ind, cost, u, v, row_of, col_of, dist, generation, work)
@@ -213,9 +208,8 @@ def _assign(n_rows: int, a: _Columns) -> _Assignment:
             order = matched[np.argsort(-generation[row_of[matched]], kind="stable")]
             shift = np.zeros(n_cols + 1)
             kernels.separate_generations(a.ptr, a.ind, cost, u, v, row_of, generation, order, shift)
-    kernels.tighten_columns(a.ptr, a.ind, cost, u, v)
-    if col_of.size and col_of.min() < 0:
-        kernels.tighten_free_rows(a.ptr, a.ind, cost, u, v, col_of)
+    if free or n_rows > n_cols:
+        kernels.end(a.ptr, a.ind, cost, u, v, col_of)
     return _Assignment(row_of, col_of, u, v - log_max)
 
 
@@ -250,6 +244,20 @@ def _extended(n: int, a: _Columns, keep: NDArray[np.int32], log_core: Floats) ->
     outside[keep] = False
     log_scale[outside] = -top[outside]
     return log_scale
+
+
+def _scales(a: _Columns, found: _Assignment, exact: bool) -> tuple[Floats, Floats]:
+    """Scales of rows and columns."""
+    from warpfront.sparse.analysis._scaling_kernels import balanced_powers
+
+    if exact:
+        row_scale, col_scale, inside = balanced_powers(found.log_row, found.log_col, LOG_LIMIT)
+        if inside:
+            return row_scale, col_scale
+    log_row, log_col = _balanced(found.log_row, found.log_col)
+    if _out_of_range(log_row) or _out_of_range(log_col):
+        log_row, log_col = _confined(a, log_row)
+    return _scale(log_row, exact), _scale(log_col, exact)
 
 
 def _balanced(log_row: Floats, log_col: Floats) -> tuple[Floats, Floats]:
