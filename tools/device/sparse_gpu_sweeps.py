@@ -52,3 +52,30 @@ def compare(factor):
         del made
         cupy.get_default_memory_pool().free_all_blocks()
     return found
+
+
+def compare_strips(factor):
+    """Milliseconds of a refactorisation whose strips' own blocks are updated by all warps, and by one."""
+    from dataclasses import replace
+
+    import cupy
+    from sparse_gpu_time import device_times
+
+    from warpfront.sparse.gpu.kernels import KERNELS
+
+    values, kept, found = factor.runner.buffers["original"].copy(), KERNELS["strips"], {}
+    runner = factor.runner
+    for name, flag in (("all", "true"), ("one", "false")):
+        KERNELS["strips"] = replace(kept, template=f"eliminate_strips<{{T}}, {{pivoting}}, {flag}>")
+        try:
+            key = f"factor, {name}"
+            runner.define(key, factor._factor_sequence(gather=False))
+            runner.buffers["original"][...] = values
+            for _ in range(2):
+                runner.run(key)
+            times = device_times(lambda key=key: runner.run(key), 10)
+            found[name] = [round(min(times), 4), round(float(np.median(times)), 4)]
+            found[f"sum, {name}"] = int(runner.buffers["panels"].view(cupy.uint64).sum())
+        finally:
+            KERNELS["strips"] = kept
+    return found

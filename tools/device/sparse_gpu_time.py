@@ -296,13 +296,15 @@ def profile_all(out, solvers, deadline):
 
 def variants(out, solvers, deadline):
     """Sweeps through wide fronts: level by level of old, by common inverses of 1 to 8 panels, a panel ahead or not."""
-    from sparse_gpu_sweeps import compare
+    from sparse_gpu_sweeps import compare, compare_strips
 
     found = {}
     for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap3d_64 SPD ir0", "lap3d_40 S ir0"):
         if key not in solvers or perf_counter() > deadline:
             continue
         try:
+            found[f"{key} strips"] = compare_strips(solvers[key]._factor)
+            print(key, "strips", found[f"{key} strips"], flush=True)
             found[key] = compare(solvers[key]._factor)
             print(key, *(f"\n    {name}: {row}" for name, row in found[key].items()), flush=True)
         except Exception:

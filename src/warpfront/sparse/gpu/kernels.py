@@ -68,7 +68,7 @@ KERNELS = {
         "assemble.cu", "assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
     ),
     "strips": _spec(
-        "strips.cu", "eliminate_strips<{T}, {pivoting}>",
+        "strips.cu", "eliminate_strips<{T}, {pivoting}, true>",
         "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),

@@ -12,7 +12,8 @@
 // Flags: one word a diagonal block and one a strip, holding 64 * epoch + panels done; never cleared. Writers release
 // after a barrier, one reader acquires before one.
 // Barriers of a panel: published block and D landed | rows formed, before S_p is overwritten | rows stored, before they
-// are announced and read | neighbours' rows landed | multiplied, before the next load overwrites them.
+// are announced and read | neighbours' rows landed | multiplied, before the next load overwrites them |
+// own block updated.
 #include "pivoted.cuh"
 
 using namespace wf;
@@ -266,26 +267,22 @@ WF_DEVICE void load_strip(const Strip<T>& x, int owned) {
   }
 }
 
-// The strip's own block behind panel p, by one warp.
-template <typename T>
-WF_DEVICE void update_own(const Strip<T>& x, int p, const Diagonal<T>& d) {
+// The strip's own block behind panel p: 16 rows x 8 N columns a warp.
+template <int N, typename T>
+WF_DEVICE void update_own(const Strip<T>& x, int p, const Diagonal<T>& d, int i0, int n0) {
   const T* mine = x.s + p * kBlockSize;
   T* target = x.s + x.item.index * kBlockSize;
-  WF_UNROLL_N(1)
-  for (int i0 = 0; i0 < kPanel; i0 += 16) {
-    T acc[4][4] = {};
-    multiply_scaled<4, false>(acc, mine + i0, kPitch, mine, kPitch, kPanel, d);
-    WF_UNROLL
-    for (int n = 0; n < 4; ++n)
-      for (int e = 0; e < 4; ++e) target[(8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[n][e];
-  }
-  __syncwarp();
+  T acc[N][4] = {};
+  multiply_scaled<N, false>(acc, mine + i0, kPitch, mine + n0, kPitch, kPanel, d);
+  WF_UNROLL
+  for (int n = 0; n < N; ++n)
+    for (int e = 0; e < 4; ++e) target[(n0 + 8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[n][e];
 }
 
 // Panels before the strip's own: its rows of each are formed and announced, its columns behind updated. The last one's
-// columns are the strip's own block, which the warp updates that eliminates it: all others wait for that, and the warp that
-// announces the rows waits for their stores, so it is another one.
-template <typename T>
+// columns are the strip's own block: all warps update it (OwnByAll; one does otherwise), one eliminates it, and another
+// announces the rows, since that waits for their stores.
+template <bool OwnByAll, typename T>
 WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int owned) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, index = x.item.index;
   if (index == 0) __syncthreads();
@@ -303,16 +300,24 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
     __syncthreads();
     form_rows(x, p);
     __syncthreads();
+    const bool last = index < blocks && p + 1 == index;
+    if (OwnByAll && last) {
+      update_own<1>(x, p, d, warp % 2 * 16, warp / 2 * 8);
+      __syncthreads();
+    }
     if (index < blocks && thread == kStripThreads - kWarp) signal_set(x.rows_done + index, x.base + p + 1);
-    if (index < blocks && p + 1 == index) {
-      if (warp == 0) update_own(x, p, d);
-    } else {
+    if (!OwnByAll && last && warp == 0) {
+      WF_UNROLL_N(1)
+      for (int i0 = 0; i0 < kPanel; i0 += 16) update_own<4>(x, p, d, i0, 0);
+      __syncwarp();
+    }
+    if (!last) {
       for (int q = p + 1; q <= owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, owned - q + 1), d);
     }
   }
 }
 
-template <typename T, bool Pivoting>
+template <typename T, bool Pivoting, bool OwnByAll>
 __global__ void __launch_bounds__(kStripThreads)
     eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
                      const T* values, const T* blocks_of_children, const T* rule, T* panels, T* diagonal, i32* pivots,
@@ -343,7 +348,7 @@ __global__ void __launch_bounds__(kStripThreads)
   i32* block_pivots = pivots + 2 * (x.f.first + k0);
   i32* block_stats = stats + kStats * (x.f.stat + first + index);
   T* to = x.published + static_cast<i64>(index) * kPublished;
-  follow_strips(x, d, blocks, owned);
+  follow_strips<OwnByAll>(x, d, blocks, owned);
   // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
   if (index >= blocks || warp != 0) return;
   T* block = x.s + index * kBlockSize;
