@@ -70,6 +70,65 @@ def _components(ptr, row):
 
 
 @njit(cache=True, nogil=True)
+def _transpose(ptr, row, t_ptr, t_col):
+    """Pattern of the transpose, every list ascending."""
+    n = ptr.size - 1
+    for i in range(n + 1):
+        t_ptr[i] = 0
+    for k in range(row.size):
+        t_ptr[np.uint32(row[k])] += 1
+    total = 0
+    for i in range(n):  # each list's end for now; filled from behind
+        total += t_ptr[i]
+        t_ptr[i] = total
+    t_ptr[n] = total
+    for back in range(n):
+        j = n - 1 - back
+        for k in range(ptr[j], ptr[j + 1]):
+            i = np.uint32(row[k])
+            t_ptr[i] -= 1
+            t_col[t_ptr[i]] = j
+
+
+@njit(cache=True, nogil=True)
+def _union_with_transpose(ptr, row):
+    """Adjacency ``(xadj, adj)`` of a pattern and its transpose, as `graph.adjacency` gives it, by merging sorted lists."""
+    n, nnz = ptr.size - 1, row.size
+    t_ptr, t_col = np.empty(n + 1, np.int64), np.empty(nnz, np.int32)
+    _transpose(ptr, row, t_ptr, t_col)
+    ascending = True
+    for j in range(n):
+        for k in range(ptr[j] + 1, ptr[j + 1]):
+            ascending &= row[k - 1] < row[k]
+    if not ascending:
+        s_ptr, s_row = np.empty(n + 1, np.int64), np.empty(nnz, np.int32)
+        _transpose(t_ptr, t_col, s_ptr, s_row)
+        row = s_row
+    xadj, adj = np.empty(n + 1, np.int64), np.empty(2 * nnz, np.int32)
+    total = 0
+    for j in range(n):
+        xadj[j] = total
+        p, p_end, q, q_end = ptr[j], ptr[j + 1], t_ptr[j], t_ptr[j + 1]
+        while p < p_end and q < q_end:
+            a, b = row[p], t_col[q]
+            least = min(a, b)
+            adj[total] = least
+            total += least != j
+            p += a <= b
+            q += b <= a
+        while p < p_end:
+            adj[total] = row[p]
+            total += row[p] != j
+            p += 1
+        while q < q_end:
+            adj[total] = t_col[q]
+            total += t_col[q] != j
+            q += 1
+    xadj[n] = total
+    return xadj, adj[:total].copy()
+
+
+@njit(cache=True, nogil=True)
 def permute_and_split(ptr, ind, row_of, block_triangular):
     """Row-permute a CSC pattern so that row ``row_of[j]`` comes to the place j; split it into diagonal blocks.
 
@@ -77,8 +136,10 @@ def permute_and_split(ptr, ind, row_of, block_triangular):
     -------
     component, count : int32[n], int
         Block of each column; all in one unless ``block_triangular``.
-    inside : (ptr int64[n+1], row int32, col int32, slot int64)
+    inside : (row int32, col int32, slot int64)
         Entries of the blocks by columns, the rows permuted; ``slot`` is their place in the pattern.
+    xadj, adj : int64[n+1], int32
+        Adjacency of the pattern of these entries and their transposes: no diagonal, every list ascending.
     above : (row int32, col int32, slot int64)
         The others.
     matched : int64[n]
@@ -117,7 +178,8 @@ def permute_and_split(ptr, ind, row_of, block_triangular):
                 up_row[up], up_col[up], up_slot[up] = i, j, k
                 up += 1
     in_ptr[n] = at
-    return component, count, (in_ptr, in_row, in_col, in_slot), (up_row, up_col, up_slot), matched
+    xadj, adj = _union_with_transpose(in_ptr, in_row)
+    return component, count, (in_row, in_col, in_slot), xadj, adj, (up_row, up_col, up_slot), matched
 
 
 @njit(cache=True, nogil=True)
@@ -180,12 +242,13 @@ def general_lists(row, col, slot, perm, node_ptr, front_ptr, front_ind):
     """
     n = perm.size
     count = node_ptr.size - 1
-    inverse = np.empty(n, np.int64)
+    inverse = np.empty(n, np.int32)
     for j in range(n):
-        inverse[perm[j]] = j
+        inverse[np.uint32(perm[j])] = j
     start = np.zeros(n + 1, np.int64)
     for e in range(slot.size):
-        start[min(inverse[row[e]], inverse[col[e]]) + 1] += 1
+        first = min(inverse[np.uint32(row[e])], inverse[np.uint32(col[e])])
+        start[np.uint32(first) + 1] += 1
     for j in range(n):
         start[j + 1] += start[j]
     a_slot = np.empty(slot.size, np.int64)
@@ -193,18 +256,19 @@ def general_lists(row, col, slot, perm, node_ptr, front_ptr, front_ind):
     a_col = np.empty(slot.size, np.int32)
     fill = start[:n].copy()
     for e in range(slot.size):
-        i, j = inverse[row[e]], inverse[col[e]]
-        first = min(i, j)
-        a_slot[fill[first]], a_row[fill[first]], a_col[fill[first]] = slot[e], i, j
+        i, j = inverse[np.uint32(row[e])], inverse[np.uint32(col[e])]
+        first = np.uint32(min(i, j))
+        at = np.uint64(fill[first])
+        a_slot[at], a_row[at], a_col[at] = slot[e], i, j
         fill[first] += 1
     a_ptr = np.empty(count + 1, np.int64)
-    place = np.empty(n, np.int64)
+    place = np.empty(n, np.int32)
     for s in range(count):
         for k in range(front_ptr[s], front_ptr[s + 1]):
-            place[front_ind[k]] = k - front_ptr[s]
+            place[np.uint32(front_ind[k])] = k - front_ptr[s]
         a_ptr[s] = start[node_ptr[s]]
         for e in range(start[node_ptr[s]], start[node_ptr[s + 1]]):
-            a_row[e] = place[a_row[e]]
-            a_col[e] = place[a_col[e]]
+            a_row[e] = place[np.uint32(a_row[e])]
+            a_col[e] = place[np.uint32(a_col[e])]
     a_ptr[count] = slot.size
     return a_ptr, a_slot, a_row, a_col

@@ -69,7 +69,6 @@ def analyze_general(
     E. Palamadai Natarajan, ACM TOMS 37 (2010), algorithm 907.
     """
     from warpfront.sparse.analysis._block_kernels import lay_out_blocks, permute_and_split
-    from warpfront.sparse.analysis.graph import adjacency
     from warpfront.sparse.analysis.ordering import choose
 
     n = pattern.n_cols
@@ -79,9 +78,8 @@ def analyze_general(
         )
     found = _match(pattern, np.abs(values).astype(np.float64, copy=False), matching)
     split = permute_and_split(pattern.ptr, pattern.ind, found.row_of, block_triangular and found.rank == n)
-    component, count, (ptr, *inside), above, matched = split
+    component, count, inside, xadj, adj, above, matched = split
     entries = Entries(*inside)
-    xadj, adj = adjacency(n, ptr, entries.row)
     chosen = choose(n, xadj, adj, ordering, user_perm, None, LU_WORK)
     symbolic = build_symbolic(pattern, xadj, adj, chosen, 0, entries)
     rows, blocks, *coupling = lay_out_blocks(
