@@ -72,7 +72,9 @@ def test_panel_on_the_host(dtype, n, first, wide, shape, way, ranks, threads, ba
     box, counter = np.zeros(plan.scratch(n, batch, dtype, n)[1], np.uint8), np.zeros(batch, np.uint32)
     runner, panel, rows = kernels(dtype, *shape, way)
     launched(runner, panel, (ranks, batch), threads, [a, n * n, n, first, wide, pivots, moves, box, counter])
-    launched(runner, rows, (-(-(n - wide) // 16), batch), 128, [a, n * n, n, first, wide, 0, n, moves, 1, 1])
+    launched(
+        runner, rows, (-(-(n - wide) // 16), batch), 128, [a, n * n, n, first, wide, wide, 0, n, moves, 1, 1]
+    )
     eps = np.finfo(dtype).eps
     for k in range(batch):
         wanted, swaps = scipy.linalg.lu_factor(given[k][first:, first : first + wide])
@@ -100,7 +102,7 @@ def test_lists_of_moves_follow_one_another():
         launched(
             runner[0], runner[1], (1, 1), 96, [a, n * n, n, at, wide, pivots, moves[k : k + 1], zero, zero]
         )
-    launched(runner[0], runner[2], (2, 1), 128, [a, n * n, n, first, 52, 0, n, moves, 2, 0])
+    launched(runner[0], runner[2], (2, 1), 128, [a, n * n, n, first, 52, 52, 0, n, moves, 2, 0])
     order = row_order(pivots)
     outside = [c for c in range(n) if not first <= c < first + 52]
     assert np.array_equal(a.T[:, outside], given[order][:, outside])
@@ -181,26 +183,39 @@ def exchanged(a, pivots, first, wide):
         a[[i, pivots[i]]] = a[[pivots[i], i]]
 
 
-@pytest.mark.parametrize(("n", "outer"), [(70, 70), (150, 64), (200, 96), (31, 64)])
+@pytest.mark.parametrize(("n", "outer"), [(70, 70), (150, 64), (200, 96), (31, 64), (150, 32), (100, 16)])
 @pytest.mark.parametrize("rows", [4096, 100])
-def test_steps_make_a_factorisation(n, outer, rows, monkeypatch):
-    """The steps in NumPy, each as the kernel or the library does it, end in LAPACK's factors."""
+@pytest.mark.parametrize("order", ["one stream", "side at once", "side late"])
+def test_steps_make_a_factorisation(n, outer, rows, order, monkeypatch):
+    """The steps in NumPy, each as the kernel or the library does it, end in LAPACK's factors, however streams interleave."""
     monkeypatch.setattr(plan, "panel_width", lambda dtype, left: 32 if left <= rows else 16)
     given = np.random.default_rng(n).standard_normal((n, n))
     a, pivots = given.copy(), np.zeros(n, int)
-    for step in plan.steps(n, "float64", outer):
+    waiting = []
+
+    def in_order():
+        for step in plan.steps(n, "float64", outer, order != "one stream"):
+            if step.kind == "join":
+                yield from waiting
+                waiting.clear()
+            elif step.kind != "fork":
+                late = step.side and order == "side late"
+                waiting.append(step) if late else (yield step)
+
+    for step in in_order():
         top, end = slice(step.first, step.first + step.wide), step.first + step.wide
         changed = slice(step.begin, step.end)
         if step.kind == "panel":
             part, swaps = scipy.linalg.lu_factor(a[step.first :, top])
             a[step.first :, top], pivots[top] = part, swaps[: step.wide] + step.first
         elif step.kind == "rows":
-            columns = [c for c in range(step.begin, step.end) if not step.first <= c < end]
+            hole = step.first + (step.hole or step.wide)
+            columns = [c for c in range(step.begin, step.end) if not step.first <= c < hole]
             others = a[:, columns]
             exchanged(others, pivots, step.first, step.wide)
             a[:, columns] = others
-            right = slice(end, step.end)
-            if step.triangle:
+            right = slice(hole, step.end)
+            if step.triangle and hole < step.end:
                 a[top, right] = scipy.linalg.solve_triangular(
                     a[top, top], a[top, right], lower=True, unit_diagonal=True
                 )
@@ -266,6 +281,33 @@ def test_large_systems_on_the_device(n, dtype):
     singular = device.copy()
     singular[:, n // 2] = 0
     assert int(slogdet(singular).sign) == 0
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("n", "outer"), [(300, 32), (1111, 32), (1111, 96), (700, 256)])
+def test_block_columns_ahead_end_in_the_same_factors_on_the_device(n, outer, dtype):
+    import cupy
+
+    from warpfront.dense import _lu_graph_cuda as graphs
+    from warpfront.dense._blas_cuda import blas
+
+    a = cupy.random.default_rng(n).standard_normal((1, n, n), dtype=np.dtype(dtype))
+    stream, found = int(cupy.cuda.get_current_stream().ptr), []
+    for ahead in (False, True, True):
+        lu, pivots, room = a.copy(), cupy.zeros((1, n), np.int32), graphs.make_room(n, 1, dtype, outer)
+        if ahead:
+            graphs.queue_ahead(lu, pivots, room, stream, outer)
+        else:
+            plan.factor_on(lu, pivots, room, blas(dtype, stream, 0), stream, outer)
+        found.append((cupy.asnumpy(lu[0]).T, cupy.asnumpy(pivots[0])))
+    assert np.array_equal(found[1][0], found[2][0])
+    given = cupy.asnumpy(a[0]).T.astype(np.float64)
+    for lu, pivots in found:
+        lower, upper = np.tril(lu, -1) + np.eye(n), np.triu(lu)
+        wrong = np.abs(lower.astype(np.float64) @ upper - given[row_order(pivots)]).max()
+        assert wrong < 40 * n * np.finfo(dtype).eps
+    assert np.array_equal(found[0][1], found[1][1])
 
 
 @pytest.mark.cuda

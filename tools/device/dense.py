@@ -2,6 +2,7 @@
 
     PYTHONPATH=src python3 tools/device/dense.py --phase check --out "$OUT"   # others may use the GPU meanwhile
     PYTHONPATH=src python3 tools/device/dense.py --phase time --out "$OUT"    # alone on the GPU
+    PYTHONPATH=src python3 tools/device/dense.py --phase compare --out "$OUT" # alone: where time goes, and variants
 
 check: the device tests and compute-sanitizer's four tools over the own kernels. time: records ``dense_gpu.json``
 (torch and CuPy beside; wall time with synchronisation, since a status is read back) and ``dense_mixed_gpu.json``.
@@ -224,14 +225,14 @@ def main_figures(out, budget):
         cupy.get_default_memory_pool().free_all_blocks()
 
 
-def precisions(out, budget):
+def precisions(out, budget, sizes=(512, 2048, 8192, 16384)):
     """Time and error of a solve by precision of the factorisation."""
     import cupy
 
     import warpfront.dense as wf
 
     rows, rng = [], cupy.random.default_rng(0)
-    for n in (512, 2048, 8192, 16384):  # the largest takes ten seconds
+    for n in sizes:
         if perf_counter() - STARTED > budget:
             print(f"out of time before precision table n={n}", flush=True)
             continue
@@ -261,7 +262,7 @@ def precisions(out, budget):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--phase", choices=("check", "time"), default="check")
+    parser.add_argument("--phase", choices=("check", "compare", "time"), default="check")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--seconds", type=float, default=116, help="check: when what still runs is ended")
@@ -271,6 +272,18 @@ def main():
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     sections = {"checks": lambda: checks(options.out, options.seconds)}
+    if options.phase == "compare":
+        from dense_profile import ahead, mixed_parts, stages
+        from products import figures
+
+        sections = {
+            "build": build_all,
+            "stages": lambda: stages(options.out),
+            "products": lambda: figures(options.out, blocks=False),
+            "ahead": lambda: ahead(options.out, 20),
+            "mixed": lambda: mixed_parts(options.out),
+            "precisions": lambda: precisions(options.out, 50, (8192, 16384, 2048)),
+        }
     if options.phase == "time":
         from dense_profile import profile
         from products import figures

@@ -7,10 +7,12 @@ leaves out what launches cost one another.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 
 OUTER = {512: (512,), 2048: (2048,), 4096: (256,), 8192: (256,)}
+AHEAD = {512: (32, 64), 1024: (32, 64), 2048: (32, 64, 128), 4096: (32, 64, 128, 256), 8192: (64, 128, 256)}
 
 
 def best(work, repeats=3):
@@ -64,13 +66,13 @@ class Timed:
 class Run:
     """One factorisation of a batch, ready to be queued again."""
 
-    def __init__(self, a, outer):
+    def __init__(self, a, outer, ahead=False):
         import cupy
 
         from warpfront.dense import _lu_panel_cuda as panels
         from warpfront.dense._blas_cuda import blas
 
-        self.a, self.outer, self.panels = a, outer, panels
+        self.a, self.outer, self.panels, self.ahead = a, outer, panels, ahead
         batch, n = a.shape[:2]
         self.lu, self.pivots = a.copy(), cupy.zeros((batch, n), np.int32)
         entries, mail = panels.scratch(n, batch, a.dtype.name, outer)
@@ -82,6 +84,11 @@ class Run:
         )  # fmt: skip
 
     def queue(self, routines=None):
+        if self.ahead:
+            from warpfront.dense._lu_graph_cuda import queue_ahead
+
+            queue_ahead(self.lu, self.pivots, self.room, self.stream.ptr, self.outer)
+            return
         self.panels.factor_on(
             self.lu, self.pivots, self.room, routines or self.routines, self.stream.ptr, self.outer
         )
@@ -160,6 +167,127 @@ def triangles(n, dtype):
             best(lambda: routines.solve_triangle(True, n, n, lu.data.ptr, n, x.data.ptr, n)), 4
         )
     return found
+
+
+def ahead(out, seconds):
+    """Block columns ahead of the rest, of several widths, beside one stream: milliseconds and errors."""
+    from time import perf_counter
+
+    import cupy
+
+    from warpfront.dense._lu_panel_cuda import outer_width
+
+    end, table = perf_counter() + seconds, []
+    for n, outers in AHEAD.items():
+        for dtype in ("float32", "float64"):
+            if perf_counter() > end:
+                print(f"out of time before ahead {n} {dtype}", flush=True)
+                continue
+            a = cupy.asarray(np.random.default_rng(0).standard_normal((1, n, n)).astype(dtype))
+            row = {"n": n, "dtype": dtype}
+            for outer, way in [(outer_width(n), False), *((outer, True) for outer in outers)]:
+                name = f"{'ahead' if way else 'one stream'}, {outer}"
+                try:
+                    run = Run(a, outer, way)
+                    found = {"error": run.error(), "direct": round(run.direct(), 4)}
+                    again = run.lu.copy()
+                    run.error()
+                    found |= {"same_bits": bool((again == run.lu).all()), "graph": round(run.graph(), 4)}
+                except Exception as error:
+                    found = {"failed": f"{type(error).__name__}: {error}"[:200]}
+                row[name] = found
+                short = " ".join(f"{k} {v}" for k, v in found.items())
+                print(f"{n} {dtype} {name}: {short}", flush=True)
+            table.append(row)
+            (out / "lu_ahead.json").write_text(json.dumps(table, indent=1))
+            cupy.get_default_memory_pool().free_all_blocks()
+
+
+def stages(out):
+    """Milliseconds of the host in the parts of a call, and of the device between events around them."""
+    from time import perf_counter
+
+    import cupy
+
+    from warpfront.dense import _device_lu, _lu_cuda
+
+    table, sync = [], cupy.cuda.runtime.deviceSynchronize
+    for n in (512, 2048):
+        a = cupy.random.default_rng(0).standard_normal((n, n), dtype=np.float32)
+        for _ in range(3):
+            _lu_cuda.inv(a, "partial", "working", "raise")
+            _lu_cuda.determinant(a)
+        rows = []
+        for _ in range(9):
+            events, times = [cupy.cuda.Event() for _ in range(4)], []
+
+            def mark(k, events=events, times=times):
+                events[k].record()
+                times.append(perf_counter())
+
+            sync()
+            mark(0)
+            found = _device_lu.factor(_lu_cuda._read(a).matrices)
+            mark(1)
+            found.inverse()
+            mark(2)
+            found.facts  # noqa: B018 - waits
+            mark(3)
+            sync()
+            begin = perf_counter()
+            queued = _lu_cuda._queue_inverse(a, "working", "raise")
+            middle = perf_counter()
+            queued.finish("raise")
+            final = perf_counter()
+            host = [1e3 * (y - x) for x, y in pairwise(times)]
+            spans = pairwise(events)
+            device = [cupy.cuda.get_elapsed_time(x, y) for x, y in spans]
+            begin_det = perf_counter()
+            _lu_cuda.determinant(a)
+            rows.append([*host, *device, 1e3 * (middle - begin), 1e3 * (final - middle),
+                         1e3 * (perf_counter() - begin_det)])  # fmt: skip
+        names = ("host factor", "host inverse", "host facts", "device factor", "device inverse", "device facts",
+                 "inv queue", "inv finish", "determinant")  # fmt: skip
+        row = {"n": n} | {k: round(float(v), 4) for k, v in zip(names, np.median(rows, axis=0), strict=True)}
+        table.append(row)
+        print(json.dumps(row), flush=True)
+        (out / "lu_stages.json").write_text(json.dumps(table, indent=1))
+
+
+def mixed_parts(out):
+    """Milliseconds of the parts of a solve by lower precision, each waited for."""
+    import cupy
+
+    from warpfront.dense import _device_lu
+    from warpfront.dense._lu_low_cuda import LowFactor
+    from warpfront.dense.mixed import power_of_two, refine_solve
+
+    table = []
+    for n in (2048, 8192, 16384):
+        a = cupy.random.default_rng(0).standard_normal((n, n)) + 2 * n**0.5 * cupy.eye(n)
+        b, row = a @ cupy.ones((n, 1)), {"n": n}
+
+        def timed(name, work, row=row):
+            work()
+            row[name] = round(best(work, 2), 3)
+
+        timed("float64 factor", lambda a=a: _device_lu.factor(a[None]))
+        timed("scale", lambda a=a: power_of_two(a))
+        timed("convert", lambda a=a: (a * 2.0).astype(np.float32))
+        timed("residual", lambda a=a, b=b: b - a @ b)
+        for name in ("float32", "tf32", "float16"):
+            timed(f"{name} factor", lambda a=a, name=name: LowFactor.of(a, name))
+            low = LowFactor.of(a, name)
+            right = b.astype(np.float32)
+            timed(f"{name} solve", lambda low=low, right=right: low.solve(right))
+            timed(f"{name} refine",
+                  lambda a=a, b=b, low=low: refine_solve(a, b, low, np.float64, cupy, estimate=False))  # fmt: skip
+            outcome = refine_solve(a, b, low, np.float64, cupy, estimate=False)
+            row[f"{name} steps"] = int(outcome.refinement_steps)
+        table.append(row)
+        print(json.dumps(row), flush=True)
+        (out / "mixed_parts.json").write_text(json.dumps(table, indent=1))
+        cupy.get_default_memory_pool().free_all_blocks()
 
 
 def profile(out, seconds):

@@ -121,13 +121,13 @@ def one_row(name, A, columns):
     return Row(name, operation, shapes, "float64", what, 0, list(calls), found, reference="copy")
 
 
-def figures(out):
+def figures(out, *, blocks=True):
     """Time products by device events, graph replay, cold L2."""
     import cupy
 
     rows, failed = [], None
     for name, A in matrices().items():
-        for columns in (1, COLUMNS):
+        for columns in (1, COLUMNS) if blocks else (1,):
             try:
                 rows.append(one_row(name, A, columns))
             except Exception as error:

@@ -8,6 +8,7 @@ streams can work side by side; an event makes the next user of one wait for the 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense._blas_cuda import Blas, blas
 from warpfront.dense.transpose import transpose
 
-__all__ = ["factor_panels", "invert_batch", "make_room", "solve_triangles"]
+__all__ = ["factor_panels", "invert_batch", "make_room", "queue_ahead", "solve_triangles"]
 
 GRID_ROWS = 65535  # matrices of one launch: the second number of a grid
+AHEAD_ORDER = 129  # from four panels on
 GRAPH_BYTES = 64 << 20  # matrices that a kept graph may hold; longer ones take longer than their launches
 KEPT, OF_A_KIND = (
     4,
@@ -26,6 +28,7 @@ KEPT, OF_A_KIND = (
 )  # kinds of graphs that are kept, and of each: 1.5 GB with cuBLAS's room at the very most
 _kinds: dict[tuple[str, int, int, int], list[_Held]] = {}
 _lock = threading.Lock()
+_own = threading.local()
 
 
 def inverse_parts(n: int) -> int:
@@ -33,11 +36,54 @@ def inverse_parts(n: int) -> int:
     return 1 if n <= 2048 else 2 if n <= 4096 else 4
 
 
+def looks_ahead(n: int, batch: int) -> bool:
+    """Whether the next block column is factored beside the update of the others: a batch fills the GPU by itself."""
+    return batch == 1 and n >= AHEAD_ORDER
+
+
+def queue_ahead(
+    lu: Any,
+    pivots: Any,
+    room: Any,
+    stream: int,
+    outer: int | None = None,
+    products: Callable[[Any, int], Any] = lambda routines, stream: routines,
+) -> None:
+    """Queue the factorisation of one matrix: block columns on a stream of high priority, the rest on ``stream``.
+
+    Parameters
+    ----------
+    lu, pivots, room, outer
+        As for `panels.factor_on`.
+    stream : int
+        Holds what was queued before, and waits for the result.
+    products : callable
+        Makes the routines of a stream from `Blas` on it and its handle.
+    """
+    chain, name, device = _chain(lu.device.id), lu.dtype.name, lu.device.id
+    panels.follow(stream, chain.ptr)
+    first, second = (products(blas(name, at, device), at) for at in (chain.ptr, stream))
+    outer = outer or panels.outer_width(lu.shape[1], True)
+    panels.factor_on(lu, pivots, room, first, chain.ptr, outer, panels.Side(stream, second))
+    panels.follow(chain.ptr, stream)
+
+
+def _chain(device: int) -> Any:
+    """Return this thread's stream of high priority on a device."""
+    import cupy
+
+    found: dict[int, Any] = _own.__dict__.setdefault("chains", {})
+    if device not in found:
+        with cupy.cuda.Device(device):
+            found[device] = cupy.cuda.Stream(non_blocking=True, priority=-5)  # or the highest there is
+    return found[device]
+
+
 def make_room(n: int, batch: int, dtype: str, outer: int | None = None) -> tuple[Any, Any, Any]:
     """Return what `panels.factor_on` works in, on the current stream."""
     import cupy
 
-    entries, mail = panels.scratch(n, batch, dtype, outer or panels.outer_width(n))
+    entries, mail = panels.scratch(n, batch, dtype, outer or panels.outer_width(n, looks_ahead(n, batch)))
     counters = cupy.zeros(entries * 4 // panels.LIST_BYTES, np.uint32)
     return cupy.empty(entries, np.int32), cupy.empty(mail, np.uint8), counters
 
@@ -52,7 +98,10 @@ class _Held:
         with self.stream:
             self.lu, self.pivots = cupy.empty((batch, n, n), dtype), cupy.empty((batch, n), np.int32)
             self.room = make_room(n, batch, dtype)
-        self.routines = Blas(dtype, self.stream.ptr, device)
+        self.routines = [Blas(dtype, self.stream.ptr, device)]
+        if looks_ahead(n, batch):
+            self.chain = cupy.cuda.Stream(non_blocking=True, priority=-5)
+            self.routines.append(Blas(dtype, self.chain.ptr, device))
         self.stream.synchronize()
         self.done = cupy.cuda.Event(disable_timing=True)
         self.graph: Any = None
@@ -74,9 +123,20 @@ class _Held:
             self.stream.begin_capture()
             try:
                 self.room[2].data.memset_async(0, self.room[2].nbytes, self.stream)
-                panels.factor_on(self.lu, self.pivots, self.room, self.routines, self.stream.ptr)
+                self._queue()
             finally:
                 self.graph = self.stream.end_capture()
+
+    def _queue(self) -> None:
+        at, work = self.stream.ptr, (self.lu, self.pivots, self.room)
+        if len(self.routines) == 1:
+            panels.factor_on(*work, self.routines[0], at)
+            return
+        panels.follow(at, self.chain.ptr)
+        outer = panels.outer_width(self.lu.shape[1], True)
+        side = panels.Side(at, self.routines[0])
+        panels.factor_on(*work, self.routines[1], self.chain.ptr, outer, side)
+        panels.follow(self.chain.ptr, at)
 
 
 def _direct(matrices: Any) -> tuple[Any, Any]:
@@ -85,8 +145,11 @@ def _direct(matrices: Any) -> tuple[Any, Any]:
     batch, n = matrices.shape[:2]
     lu = transpose(matrices)
     pivots, stream = cupy.empty((batch, n), np.int32), int(cupy.cuda.get_current_stream().ptr)
-    routines = blas(lu.dtype.name, stream, lu.device.id)
-    panels.factor_on(lu, pivots, make_room(n, batch, lu.dtype.name), routines, stream)
+    room = make_room(n, batch, lu.dtype.name)
+    if looks_ahead(n, batch):
+        queue_ahead(lu, pivots, room, stream)
+    else:
+        panels.factor_on(lu, pivots, room, blas(lu.dtype.name, stream, lu.device.id), stream)
     return lu, pivots
 
 

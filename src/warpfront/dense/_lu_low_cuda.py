@@ -14,7 +14,7 @@ import numpy as np
 
 from warpfront.dense import _lu_graph_cuda as graphs
 from warpfront.dense import _lu_panel_cuda as panels
-from warpfront.dense._blas_cuda import Blas, blas
+from warpfront.dense._blas_cuda import Blas
 from warpfront.dense.mixed import power_of_two
 from warpfront.dense.transpose import transpose
 from warpfront.errors import NotSupportedError
@@ -82,10 +82,15 @@ class _Products:
     lu : cupy float32 [n, n]
         The matrix that all addresses point into.
     precision : {"tf32", "float16"}
+    stream : int
+        The stream of ``routines``.
     """
 
-    def __init__(self, routines: Blas, lu: Any, precision: str) -> None:
+    def __init__(self, routines: Blas, lu: Any, precision: str, stream: int) -> None:
+        import cupy
+
         self._routines, self._lu, self._half = routines, lu, precision == "float16"
+        self._stream = cupy.cuda.ExternalStream(stream)
         self.solve_triangle = routines.solve_triangle
 
     def subtract_product(
@@ -95,8 +100,11 @@ class _Products:
         if k < BLOCK or batch > 1:
             self._routines.subtract_product(m, n, k, a, b, c, ld, batch, stride)
         elif self._half:
-            left, right = self._rounded(a, m, k), self._rounded(b, k, n)
-            self._routines.subtract_rounded(m, n, k, left.data.ptr, m, right.data.ptr, k, c, ld, half=True)
+            with self._stream:
+                left, right = self._rounded(a, m, k), self._rounded(b, k, n)
+                self._routines.subtract_rounded(
+                    m, n, k, left.data.ptr, m, right.data.ptr, k, c, ld, half=True
+                )
         else:
             self._routines.subtract_rounded(m, n, k, a, ld, b, ld, c, ld, half=False)
 
@@ -112,8 +120,10 @@ def _blocked(lu: Any, precision: str) -> tuple[Any, Any]:
 
     n, stream = len(lu), int(cupy.cuda.get_current_stream().ptr)
     pivots = cupy.empty(n, np.int32)
-    products = _Products(blas("float32", stream, lu.device.id), lu, precision)
-    panels.factor_on(
-        lu[None], pivots[None], graphs.make_room(n, 1, "float32", BLOCK), products, stream, BLOCK
-    )
+    room = graphs.make_room(n, 1, "float32", BLOCK)
+
+    def products(routines: Blas, at: int) -> _Products:
+        return _Products(routines, lu, precision, at)
+
+    graphs.queue_ahead(lu[None], pivots[None], room, stream, BLOCK, products)
     return lu, pivots

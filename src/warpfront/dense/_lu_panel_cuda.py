@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 __all__ = [
     "SOURCE",
     "PanelPlan",
+    "Side",
     "all_instantiations",
     "cuda_load",
     "factor_on",
+    "follow",
     "instantiations",
     "invert_on",
     "outer_width",
@@ -40,7 +43,7 @@ MAX_ORDER = {"float32": 16384, "float64": 8192}
 MAX_ORDER_SOLVE = 16384  # two integers a row in shared memory
 CUDA_TYPES = {"float32": "float", "float64": "double"}
 ITEM_BYTES = {"float32": 4, "float64": 8}
-SIGNATURES = {"lu_panel": "pqiiipppp", "lu_rows": "pqiiiiipii", "lu_triangle": "ppiiiii", "lu_order": "ppi"}
+SIGNATURES = {"lu_panel": "pqiiipppp", "lu_rows": "pqiiiiiipii", "lu_triangle": "ppiiiii", "lu_order": "ppi"}
 ROWS_THREADS, ROWS_COLUMNS = 128, 16  # a block of lu_rows takes 16 columns
 ORDER_THREADS = 256
 LIST_BYTES = 16 * WIDTH
@@ -81,8 +84,10 @@ def panel_width(dtype: str, rows: int) -> int:
     return next(width for threads, each, width in SHAPES[dtype] if threads * each * MAX_RANKS >= rows)
 
 
-def outer_width(n: int) -> int:
+def outer_width(n: int, ahead: bool = False) -> int:
     """Return the columns after which the rest of the matrix is brought up to date at once."""
+    if ahead:
+        return WIDTH if n <= 2048 else 128
     return n if n <= 2048 else 256
 
 
@@ -154,7 +159,8 @@ class Step:
     Attributes
     ----------
     kind : str
-        ``panel``, ``rows`` (interchanges, with ``triangle`` also the panel's inverse triangle), ``triangle`` or ``product``.
+        ``panel``, ``rows`` (interchanges, with ``triangle`` also the panel's inverse triangle), ``triangle``, ``product``,
+        ``fork`` or ``join``.
     first, wide : int
         Columns of the panel or block column.
     begin, end : int
@@ -164,6 +170,10 @@ class Step:
     lists : tuple of int
         Which lists of moves, the first and one past the last.
     triangle : bool
+    hole : int
+        ``rows``: columns from ``first`` on that are left out; 0: the panel's own.
+    side : bool
+        For the second stream.
     """
 
     kind: str
@@ -174,28 +184,56 @@ class Step:
     width: int = WIDTH
     lists: tuple[int, int] = (0, 0)
     triangle: bool = False
+    hole: int = 0
+    side: bool = False
 
 
-def steps(n: int, dtype: str, outer: int) -> Iterator[Step]:
-    """Yield the steps that factor a matrix of order n: panels, and what brings the other columns up to date."""
+def steps(n: int, dtype: str, outer: int, ahead: bool = False) -> Iterator[Step]:
+    """Yield the steps that factor a matrix of order n: block columns of panels, and what brings other columns up to date.
+
+    With ``ahead`` the next block column is brought up to date first, and all others beside its factorisation: steps with
+    ``side`` belong to a second stream. At ``fork`` that stream waits for what the first has been given so far, at
+    ``join`` the first waits for the second.
+    """
     made = 0
     for block in range(0, n, outer):
         end, begun = min(block + outer, n), made
-        width = panel_width(dtype, n - block)
+        wide, width = end - block, panel_width(dtype, n - block)
         for first in range(block, end, width):
-            wide = min(width, end - first)
+            columns = min(width, end - first)
             lists = (made, made + 1)
             made += 1
-            yield Step("panel", first, wide, first, first + wide, width, lists)
-            if end - block > wide:
-                yield Step("rows", first, wide, block, end, width, lists, True)
-            if first + wide < end:
-                yield Step("product", first, wide, first + wide, end)
-        if n > end - block:
-            yield Step("rows", block, end - block, 0, n, width, (begun, made))
+            yield Step("panel", first, columns, first, first + columns, width, lists)
+            if wide > columns:
+                yield Step("rows", first, columns, block, end, width, lists, True)
+            if first + columns < end:
+                yield Step("product", first, columns, first + columns, end)
+        others, alone = partial(_others, block, wide, width, (begun, made)), wide <= width
+        if not ahead:
+            yield from others(0, n, wide, alone) if n > wide else ()
+            continue
+        following = min(end + outer, n)
+        yield Step("fork", block, wide, block, end)
+        yield Step("join", block, wide, block, end)
         if end < n:
-            yield Step("triangle", block, end - block, end, n)
-            yield Step("product", block, end - block, end, n)
+            yield from others(block, following, wide, alone)
+        if n > following - block:
+            for step in others(0, n, following - block, alone):
+                yield replace(step, side=True)
+    if ahead:
+        yield Step("join", 0, n, 0, n)
+
+
+def _others(
+    block: int, wide: int, width: int, lists: tuple[int, int], begin: int, end: int, hole: int, alone: bool
+) -> Iterator[Step]:
+    """Yield what brings the columns from ``begin`` to ``end``, without ``hole`` from the block column on, up to date."""
+    right = block + hole
+    yield Step("rows", block, wide, begin, end, width, lists, alone, hole)
+    if right < end:
+        if not alone:
+            yield Step("triangle", block, wide, right, end)
+        yield Step("product", block, wide, right, end)
 
 
 def scratch(n: int, batch: int, dtype: str, outer: int) -> tuple[int, int]:
@@ -205,7 +243,29 @@ def scratch(n: int, batch: int, dtype: str, outer: int) -> tuple[int, int]:
     return panels * batch * 4 * WIDTH, mailbox * batch
 
 
-def factor_on(lu: Any, pivots: Any, room: Any, routines: Any, stream: int, outer: int | None = None) -> None:
+@dataclass(frozen=True)
+class Side:
+    """A second stream, and cuBLAS on it: what is not urgent goes there.
+
+    Attributes
+    ----------
+    stream : int
+    routines : Blas
+    """
+
+    stream: int
+    routines: Any
+
+
+def factor_on(
+    lu: Any,
+    pivots: Any,
+    room: Any,
+    routines: Any,
+    stream: int,
+    outer: int | None = None,
+    side: Side | None = None,
+) -> None:
     """Queue the factorisation of column-major matrices in place (``lu[b, j, i]`` is entry i, j of matrix b).
 
     Parameters
@@ -220,63 +280,83 @@ def factor_on(lu: Any, pivots: Any, room: Any, routines: Any, stream: int, outer
     stream : int
     outer : int, optional
         Columns of a block column; default `outer_width`.
+    side : Side, optional
+        Factor ahead: see `steps`. ``stream`` has waited for it at the end.
     """
-    from warpfront.backend import capability
+    n, work = lu.shape[1], _Work(lu, pivots, room)
+    for step in steps(n, lu.dtype.name, outer or outer_width(n), side is not None):
+        if side is not None and step.kind in ("fork", "join"):
+            follow(stream, side.stream) if step.kind == "fork" else follow(side.stream, stream)
+        elif side is not None and step.side:
+            work.queue(step, side.stream, side.routines)
+        else:
+            work.queue(step, stream, routines)
 
-    batch, n = lu.shape[:2]
-    dtype, item, device = lu.dtype.name, lu.itemsize, lu.device.id
-    clusters = capability.probe(device).clusters
-    moves, box, counters = room
-    at, stride, kind = lu.data.ptr, n * n, CUDA_TYPES[lu.dtype.name]
-    for step in steps(n, dtype, outer or outer_width(n)):
-        corner = at + step.first * (n + 1) * item
-        right = corner + (step.begin - step.first) * n * item
-        below = n - step.first - step.wide
+
+def follow(first: int, second: int) -> None:
+    """Let the second stream wait for what the first has been given."""
+    from cupy.cuda import runtime
+
+    event = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
+    runtime.eventRecord(event, first)
+    runtime.streamWaitEvent(second, event, 0)
+    runtime.eventDestroy(event)
+
+
+class _Work:
+    """One factorisation's arrays, and the launches of its steps."""
+
+    def __init__(self, lu: Any, pivots: Any, room: Any) -> None:
+        from warpfront.backend import capability
+
+        self.batch, self.n = lu.shape[:2]
+        self.dtype, self.item, self.device = lu.dtype.name, lu.itemsize, lu.device.id
+        self.kind, self.clusters = CUDA_TYPES[self.dtype], capability.probe(self.device).clusters
+        self.at, self.stride, self.pivots = lu.data.ptr, self.n * self.n, pivots.data.ptr
+        self.moves, self.box, self.counters = (part.data.ptr for part in room)
+
+    def queue(self, step: Step, stream: int, routines: Any) -> None:
+        corner = self.at + step.first * (self.n + 1) * self.item
+        right, down = corner + (step.begin - step.first) * self.n * self.item, step.wide * self.item
+        below, columns = self.n - step.first - step.wide, step.end - step.begin
         if step.kind == "panel":
-            made = plan_panel(dtype, n - step.first, step.width, clusters)
-            kernel = cuda_load(made.expression, device)
-            alone = range(batch) if made.way == GRID else (0,)  # resident blocks: one matrix at a time
-            for b in alone:
-                list_at = moves.data.ptr + (step.lists[0] * batch + b) * LIST_BYTES
-                counter = counters.data.ptr + 4 * (step.lists[0] * batch + b)
-                matrix = at + b * stride * item
-                args: tuple[Any, ...] = (
-                    matrix, stride, n, step.first, step.wide, pivots.data.ptr + 4 * b * n, list_at, box.data.ptr,
-                    counter,
-                )  # fmt: skip
-                kernel.launch(
-                    stream, (made.ranks, batch // len(alone)), made.threads, args,
-                    cooperative=made.way == GRID, cluster=made.ranks if made.way == CLUSTER else 1,
-                )  # fmt: skip
+            self._panel(step, stream)
         elif step.kind == "rows":
-            columns = step.end - step.begin - step.wide
-            list_at = moves.data.ptr + step.lists[0] * batch * LIST_BYTES
-            count = step.lists[1] - step.lists[0]
-            args = (
-                at,
-                stride,
-                n,
-                step.first,
-                step.wide,
-                step.begin,
-                step.end,
-                list_at,
-                count,
-                int(step.triangle),
-            )
-            grid = (-(-columns // ROWS_COLUMNS), batch)
-            cuda_load(f"lu_rows<{kind}, {step.width}>", device).launch(stream, grid, ROWS_THREADS, args)
+            self._rows(step, stream)
         elif step.kind == "triangle":
-            for b in range(batch):
-                shift = b * stride * item
+            for shift in range(0, self.batch * self.stride * self.item, self.stride * self.item):
                 routines.solve_triangle(
-                    False, step.wide, step.end - step.begin, corner + shift, n, right + shift, n
+                    False, step.wide, columns, corner + shift, self.n, right + shift, self.n
                 )
         else:
-            down = step.wide * item
             routines.subtract_product(
-                below, step.end - step.begin, step.wide, corner + down, right, right + down, n, batch, stride
+                below, columns, step.wide, corner + down, right, right + down, self.n, self.batch, self.stride
             )
+
+    def _panel(self, step: Step, stream: int) -> None:
+        made = plan_panel(self.dtype, self.n - step.first, step.width, self.clusters)
+        kernel, first = cuda_load(made.expression, self.device), step.lists[0] * self.batch
+        alone = range(self.batch) if made.way == GRID else (0,)  # resident blocks: one matrix at a time
+        for b in alone:
+            args = (
+                self.at + b * self.stride * self.item, self.stride, self.n, step.first, step.wide,
+                self.pivots + 4 * b * self.n, self.moves + (first + b) * LIST_BYTES, self.box,
+                self.counters + 4 * (first + b),
+            )  # fmt: skip
+            kernel.launch(
+                stream, (made.ranks, self.batch // len(alone)), made.threads, args,
+                cooperative=made.way == GRID, cluster=made.ranks if made.way == CLUSTER else 1,
+            )  # fmt: skip
+
+    def _rows(self, step: Step, stream: int) -> None:
+        hole = step.hole or step.wide
+        args = (
+            self.at, self.stride, self.n, step.first, step.wide, hole, step.begin, step.end,
+            self.moves + step.lists[0] * self.batch * LIST_BYTES, step.lists[1] - step.lists[0], int(step.triangle),
+        )  # fmt: skip
+        grid = (-(-(step.end - step.begin - hole) // ROWS_COLUMNS), self.batch)
+        kernel = cuda_load(f"lu_rows<{self.kind}, {step.width}>", self.device)
+        kernel.launch(stream, grid, ROWS_THREADS, args)
 
 
 @dataclass(frozen=True)

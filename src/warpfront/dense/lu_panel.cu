@@ -259,22 +259,22 @@ __global__ void __launch_bounds__(Way == wf::kAlone ? 512 : 256)
   }
 }
 
-// Apply `lists` lists of moved rows, one after another, to the columns from .. to without the panel's c0 .. c0 + wide; to
-// those right of a single panel (triangle != 0) also the inverse of its unit triangle. moves: [lists][batch][kList].
+// Apply `lists` lists of moved rows, one after another, to the columns from .. to without c0 .. c0 + hole, the panel's and
+// those that others bring up to date; to those right of a single panel (triangle != 0) also the inverse of its unit triangle. moves: [lists][batch][kList].
 template <typename T, int W>
-__global__ void __launch_bounds__(128) lu_rows(T* a, wf::i64 stride, wf::i32 n, wf::i32 c0, wf::i32 wide, wf::i32 from, wf::i32 to,
+__global__ void __launch_bounds__(128) lu_rows(T* a, wf::i64 stride, wf::i32 n, wf::i32 c0, wf::i32 wide, wf::i32 hole, wf::i32 from, wf::i32 to,
                                                const wf::i32* moves, wf::i32 lists, wf::i32 triangle) {
   constexpr int Slots = 2 * W / wf::kWarp, Cols = wf::kRowsColumns;
   const int lane = wf::lane_id();
   const wf::i32 warp = static_cast<wf::i32>(blockIdx.x) * (wf::kRowsThreads / wf::kWarp) + static_cast<wf::i32>(threadIdx.x) / wf::kWarp;
   T* const matrix = a + static_cast<wf::i64>(blockIdx.y) * stride;
-  const wf::i32 columns = to - from - wide;
+  const wf::i32 columns = to - from - hole;
   if (warp * Cols >= columns) return;  // the whole warp
   T* column[Cols];
   bool right[Cols], have[Cols];
   WF_UNROLL
   for (int k = 0; k < Cols; ++k) {
-    const wf::i32 q = from + warp * Cols + k, c = q < c0 ? q : q + wide;
+    const wf::i32 q = from + warp * Cols + k, c = q < c0 ? q : q + hole;
     have[k] = warp * Cols + k < columns;
     right[k] = have[k] && triangle != 0 && c >= c0 + wide;
     column[k] = matrix + (have[k] ? c : 0) * static_cast<wf::i64>(n);
