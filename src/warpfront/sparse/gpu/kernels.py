@@ -145,7 +145,16 @@ KERNELS = {
     "start_solve": _spec("vectors.cu", "start_solve", "state active", "i"),
     "lu_fronts": _spec(
         "lu_fronts.cu", "lu_eliminate_fronts<{T}, {threads}>",
+        "items fronts gathers sources places values rule panels blocks diagonal pivots stats",
+    ),
+    "lu_fronts_pull": _spec(
+        "lu_pull_fronts.cu", "lu_pull_fronts<{T}, {threads}>",
         "items fronts children entries maps values rule panels blocks diagonal pivots stats",
+    ),
+    "lu_tree": _spec(
+        "lu_tree.cu", "lu_factor_tree<{T}>",
+        "forest_tickets forest_items fronts gathers sources places values rule panels blocks diagonal pivots stats cells",
+        "i",
     ),
     "lu_assemble": _spec(
         "lu_assemble.cu", "lu_assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
@@ -185,7 +194,7 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
         if name == "fronts":
             names = [spec.expression(dtype, plain, False) for _, plain, _ in CLASSES]
             names += [spec.expression(dtype, pivoted, True) for _, _, pivoted in CLASSES]
-        if name == "lu_fronts":
+        if name in ("lu_fronts", "lu_fronts_pull"):
             names = [spec.expression(dtype, threads) for threads in LU_THREADS]
         if name in ("forward", "backward"):
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]

@@ -53,12 +53,12 @@ WF_DEVICE i64 upper_block(i64 block, i32 below) { return block + (static_cast<i6
 WF_DEVICE i64 side_panel(const Front& f, int side) { return side == 0 ? f.panel : upper_panel(f); }
 WF_DEVICE i64 order_of(const Front& f) { return f.unused; }
 
-constexpr u32 kNowhere = 0xffffffffu;
+constexpr u32 kNoPlace = 0xffffffffu;
 
-// First place among the lanes that hold the largest; kNowhere where no lane takes part.
+// First place among the lanes that hold the largest; kNoPlace where no lane takes part.
 template <typename T>
 WF_DEVICE u32 lu_first(bool open, T size, T largest, int place) {
-  return __reduce_min_sync(kFullMask, open && (lu_same(size, largest) || size != size) ? static_cast<u32>(place) : kNowhere);
+  return __reduce_min_sync(kFullMask, open && (lu_same(size, largest) || size != size) ? static_cast<u32>(place) : kNoPlace);
 }
 
 // What is done with a column. kRefuse: nothing, it has no acceptable pivot.

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from warpfront.errors import NotSupportedError
 from warpfront.sparse.analysis.symbolic import Symbolic
+from warpfront.sparse.gpu.gather import gather_lists
 from warpfront.sparse.gpu.records import ROW_LIST
 from warpfront.sparse.gpu.schedule import (
     CHILD,
     CHUNK,
     ENTRY,
+    FOREST_ROWS,
     FRONT,
     ITEM,
     PACKED_ROWS,
@@ -27,13 +29,15 @@ from warpfront.sparse.gpu.schedule import (
     front_bytes,
     strip_bytes,
 )
+from warpfront.sparse.gpu.tree import WARPS, TreePlan, plan_tree
 
-__all__ = ["CLASSES", "PUBLISHED", "LuPlan", "make_lu_plan", "upper_fronts"]
+__all__ = ["CLASSES", "PUBLISHED", "LuPlan", "make_lu_plan", "tree_bytes", "upper_fronts"]
 
 CLASSES = ((32, 32), (64, 128), (160, 256))  # rows of a front up to which a class goes, and its threads
 PUBLISHED = 2 * PANEL * PANEL + PANEL  # words a wide front publishes for each diagonal block
 TILE_BYTES = 2 * 2 * 32 * 68  # of a value's bytes: dynamic shared memory of a tile
 OWN_BYTES = 22528  # shared memory that is left beside a front for the kernel's own
+TREE_SCRATCH = (13824, 11008)  # bytes beside a front: a block's, a warp's (lu_tree.cu)
 
 Rows = list[tuple[int, ...]]
 
@@ -49,8 +53,12 @@ class LuPlan:
     fronts : record array
         Panels and contribution blocks have room for both halves, one behind the other (``lu_front.cuh``); ``unused`` is
         the order of the matrix; a wide front has three flags a panel.
+    gathers, sources, places : record array, int32, uint16
+        Lists by which small fronts are assembled, of both halves (``gather.cuh``).
     row_lists, row_list_sources : record array, int32
         Where each row of a front finds its children's contributions in a sweep (``front.cuh``).
+    forest : TreePlan or None
+        Subtrees of fronts with at most FOREST_ROWS rows: their factorisation is the first launch, and either sweep is one.
     """
 
     n: int
@@ -58,6 +66,9 @@ class LuPlan:
     fronts: NDArray[Any]
     children: NDArray[Any]
     entries: NDArray[Any]
+    gathers: NDArray[Any]
+    sources: NDArray[np.int32]
+    places: NDArray[np.uint16]
     items: NDArray[Any]
     maps: NDArray[np.int32]
     below_ind: NDArray[np.int32]
@@ -75,14 +86,15 @@ class LuPlan:
     flops: NDArray[np.float64]
     row_lists: NDArray[Any]
     row_list_sources: NDArray[np.int32]
-    tree: None = None  # solves run level by level
+    forest: TreePlan | None = None
+    tree: None = None  # a solve is more than one launch
 
 
 def make_lu_plan(
     symbolic: Symbolic, *, itemsize: int = 8, device: Device | None = None, small_rows: int = 160, chunk: int = CHUNK,
-    subtree_share: float = SUBTREE_SHARE, most_subtree_rows: int = 32,
+    subtree_share: float = SUBTREE_SHARE, most_subtree_rows: int = 32, one_launch: bool = True, lists: bool = True,
 ) -> LuPlan:  # fmt: skip
-    """Plan an LU; parameters and errors as of `make_plan`."""
+    """Plan an LU; parameters and errors as of `make_plan`. ``lists``: small fronts are assembled by lists, not by pull."""
     from warpfront.sparse.analysis._schedule_kernels import node_flops
     from warpfront.sparse.gpu import _schedule_kernels as kernels
     from warpfront.sparse.gpu.tree import _row_lists
@@ -100,7 +112,8 @@ def make_lu_plan(
     cap = max(subtree_share * float(flops.sum()), SUBTREE_FLOPS)
     root, first, weight = kernels.subtrees(parent, rows, flops, most_subtree_rows, cap)
     level = kernels.levels(parent, root)
-    wide = rows > _largest_small(device, itemsize, small_rows)
+    limit = _largest_small(device, itemsize, small_rows)
+    wide = rows > limit
     panels = np.where(wide, -(-width // PANEL), 1)
     fronts = np.zeros(count, FRONT)
     fronts["rows"], fronts["width"], fronts["ld"] = rows, width, (rows + 3) // 4 * 4
@@ -132,12 +145,19 @@ def make_lu_plan(
     entries = np.zeros(plan.a_slot.size, ENTRY)
     entries["slot"] = np.where(plan.a_row >= plan.a_col, plan.a_slot, ~plan.a_slot)
     entries["row"], entries["col"] = np.maximum(plan.a_row, plan.a_col), np.minimum(plan.a_row, plan.a_col)
-    made = _Launches(fronts, entries["col"], (parent, level, root, first, wide), itemsize, chunk)
+    gathered = gather_lists(plan, rows, wide, below_ptr, maps, fronts["block"], general=True)
+    most = min(FOREST_ROWS[int(wide.any())], limit) if one_launch else 0
+    member = kernels.forest(parent, rows, most)
+    made = _Launches(fronts, entries["col"], (parent, level, root, first, wide), member, itemsize, chunk)
+    made.small = "lu_fronts" if lists else "lu_fronts_pull"
     made.build(np.where(root >= 0, weight, flops))
+    forest = None
+    if member.any():
+        forest = plan_tree(plan, fronts, below_ptr, maps, parent, level, root, first, member)
     return LuPlan(
-        symbolic.n, True, fronts, children, entries, made.all_items(), maps, below_ind, tuple(made.launches),
+        symbolic.n, True, fronts, children, entries, *gathered, made.all_items(), maps, below_ind, tuple(made.launches),
         panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first, wide, flops,
-        *(_row_lists(plan, rows, below_ptr, maps) if count else (np.zeros(1, ROW_LIST), np.zeros(1, np.int32))),
+        *(_row_lists(plan, rows, below_ptr, maps) if count else (np.zeros(1, ROW_LIST), np.zeros(1, np.int32))), forest,
     )  # fmt: skip
 
 
@@ -146,6 +166,12 @@ def upper_fronts(plan: LuPlan) -> NDArray[Any]:
     fronts = plan.fronts.copy()
     fronts["panel"] += fronts["ld"].astype(np.int64) * fronts["width"]
     return fronts
+
+
+def tree_bytes(most_rows: int, itemsize: int) -> int:
+    """Dynamic shared memory of a block that takes tickets, fronts of at most this many rows among them."""
+    block, warp = TREE_SCRATCH
+    return max(block + front_bytes(most_rows, itemsize), WARPS * (warp + front_bytes(32, itemsize)))
 
 
 def _places(sizes: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
@@ -168,9 +194,11 @@ class _Launches:
         fronts: NDArray[Any],
         a_col: NDArray[Any],
         tree: tuple[NDArray[Any], ...],
+        member: NDArray[np.bool_],
         itemsize: int,
         chunk: int,
     ) -> None:
+        self.member, self.small = member, "lu_fronts"
         self.fronts, self.a_col, self.itemsize, self.chunk = fronts, a_col, itemsize, chunk
         self.parent, self.level, self.root, self.first, self.wide = tree
         self.launches: list[Launch] = []
@@ -193,7 +221,11 @@ class _Launches:
         root = self.root
         waits: list[set[int]] = [set() for _ in range(root.size)]
         order = np.lexsort((-work, self.level))
-        order = order[((root < 0) | (root == np.arange(root.size)))[order]]
+        order = order[((root < 0) | (root == np.arange(root.size)))[order] & ~self.member[order]]
+        if self.member.any():
+            self.launches.append(Launch("lu_tree", 128, 0, 0, -1, (), 0))
+            for s in np.flatnonzero(self.member & (self.parent >= 0)).tolist():
+                waits[self.parent[s]].add(0)
         for level in range(int(self.level.max(initial=-1)) + 1):
             here = order[self.level[order] == level]
             done: dict[int, int] = {}
@@ -203,7 +235,7 @@ class _Launches:
                     (int(self.first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group
                 ]
                 most = max(int(self.fronts["rows"][a[0] : a[1] + 1].max()) for a in items)
-                number = self.add("lu_fronts", threads, front_bytes(most, self.itemsize), items, after, level)
+                number = self.add(self.small, threads, front_bytes(most, self.itemsize), items, after, level)
                 done.update(dict.fromkeys(group, number))
             wide = here[self.wide[here]].tolist()
             if wide:

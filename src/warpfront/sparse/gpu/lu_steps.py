@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu import steps
 from warpfront.sparse.gpu.kernels import KERNELS
-from warpfront.sparse.gpu.lu_schedule import LuPlan, upper_fronts
+from warpfront.sparse.gpu.lu_schedule import LuPlan, tree_bytes, upper_fronts
 from warpfront.sparse.gpu.memory import BLOCKS, FACTOR, MOST_RHS, PLAN, SOLVE, Need
 from warpfront.sparse.gpu.schedule import STATS
-from warpfront.sparse.gpu.steps import STATE, THREADS, Step
+from warpfront.sparse.gpu.step import STATE, THREADS, TREE_BLOCKS, Step
 
 __all__ = ["LuTolerances", "lu_factor_steps", "lu_needs", "lu_solve_steps", "lu_uploads"]
 
@@ -50,7 +50,8 @@ def lu_uploads(plan: LuPlan, symbolic: Symbolic, items: NDArray[Any]) -> dict[st
     col = np.repeat(np.arange(n, dtype=np.int32), np.diff(pattern.ptr))
     arrays = {
         "items": plan.items, "fronts": plan.fronts, "fronts_upper": upper_fronts(plan), "children": plan.children,
-        "entries": plan.entries, "maps": plan.maps, "below_ind": plan.below_ind, "solve_items": items,
+        "entries": plan.entries, "gathers": plan.gathers, "sources": plan.sources, "places": plan.places,
+        "maps": plan.maps, "below_ind": plan.below_ind, "solve_items": items,
         "row_lists": plan.row_lists, "row_list_sources": plan.row_list_sources,
         "gather_ptr": _starts(np.bincount(slots, minlength=nnz)),
         "gather_ind": used[np.argsort(slots, kind="stable")].astype(np.int64),
@@ -62,6 +63,8 @@ def lu_uploads(plan: LuPlan, symbolic: Symbolic, items: NDArray[Any]) -> dict[st
         "zeros": np.zeros(n, np.int32), "sizes": np.array([n, plan.below_ind.size], np.int64),
         "shape": np.array([n, 1, n], np.int64),
     }  # fmt: skip
+    if plan.forest is not None:
+        arrays |= {"forest_tickets": plan.forest.tickets, "forest_items": plan.forest.items}
     return {k: np.ascontiguousarray(a) if a.size else np.zeros(1, a.dtype) for k, a in arrays.items()}
 
 
@@ -86,6 +89,8 @@ def lu_needs(plan: LuPlan, symbolic: Symbolic, dtype: Any) -> dict[str, Need]:
         "candidate": (value, rhs, SOLVE), "residual": (value, rhs, SOLVE), "state": (f8, MOST_RHS * STATE, SOLVE),
         "active": (i4, 4, SOLVE),
     }  # fmt: skip
+    if plan.forest is not None:
+        table["cells"] = (i4, plan.forest.cells, SOLVE)
     for name in (f"{side}_exponents{tail}" for side in ("row", "col") for tail in ("", "_0", "_1")):
         table[name] = (i4, n, PLAN)
     return {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}
@@ -182,22 +187,29 @@ def lu_factor_steps(
     ]  # fmt: skip
     if scaled:
         aside.append(made.add("lu_judge", _grid(n * COLUMN_LANES), (n, 1, t.weak, t.range), (after,)))
+    clear: tuple[int, ...] = ()
+    if plan.forest is not None:
+        cells = plan.forest.cells
+        clear = (made.add("start_tree", _grid(cells), (cells, 0), ()),)
     base = len(made.steps)
     for launch in plan.launches:
-        expression = KERNELS[launch.kernel].expression(dtype, launch.threads)
+        blocks, shared, numbers = launch.blocks, launch.shared_bytes, tuple[float, ...]()
         before = tuple(base + k for k in launch.after) or (ready,)
+        if launch.kernel == "lu_tree" and plan.forest is not None:
+            tickets = plan.forest.up
+            blocks, numbers, before = min(tickets, TREE_BLOCKS // 2), (tickets,), (ready, *clear)
+            shared = tree_bytes(plan.forest.most_rows, np.dtype(dtype).itemsize)
+        expression = KERNELS[launch.kernel].expression(dtype, launch.threads)
         made.steps.append(
-            Step(
-                launch.kernel, expression, launch.blocks, launch.threads, launch.shared_bytes, launch.items, (), {},
-                before,
-            )
-        )  # fmt: skip
+            Step(launch.kernel, expression, blocks, launch.threads, shared, launch.items, numbers, {}, before)
+        )
     ends = {*aside, ready, *range(base, len(made.steps))} - {k for s in made.steps[base:] for k in s.after}
     made.add("collect", _grid(plan.stat_rows), (plan.stat_rows,), tuple(sorted(ends)))
     return made.steps
 
 
 _LISTS: dict[str, str | None] = {"row_lists": "row_lists", "row_list_sources": "row_list_sources"}
+FORWARD = 4  # which of the numbers of a sweep through the forest says its direction
 _NORMAL: dict[str, dict[str, str | None]] = {
     "permute_in": {"perm": "rows", "exponents": "row_exponents"},
     "permute_out": {"exponents": "col_exponents"},
@@ -223,6 +235,8 @@ def lu_solve_steps(
         cast(Any, plan), sweeps, dtype, rhs, refinements, scaled=False, target=target
     ):
         kind = step.kernel.partition("_")[0]
+        if step.kernel == "sweep_forest":
+            kind = "forward" if step.numbers[FORWARD] else "backward"
         names = {**_LISTS} if step.kernel == "forward_wide" else {}
         names |= table.get(kind, {}) if kind in ("forward", "backward") else table.get(step.kernel, {})
         if "exponents" in names and not scaled:
