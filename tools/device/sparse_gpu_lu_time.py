@@ -21,10 +21,10 @@ def cases():
     yield "lap3d_40", lambda: laplacian(40, 40, 40), "lap3d_40", (0,)
     yield "convection2d_300", lambda: convection(300, 300), "lap2d_300", (0,)
     yield "convection3d_40", lambda: convection(40, 40, 40), "lap3d_40", (0,)
-    yield "circuit_200", lambda: circuit(200), "", (0, 2)
+    yield "circuit_200", lambda: circuit(200), "G_circuit_200", (0, 2)
     yield "kkt_3000_1000", lambda: kkt(3000, 1000), "", (0,)
     for name in ("case14_ieee_K2_it10", "case118_ieee_K2_it10", "case1354_pegase_K2_it10"):
-        yield name, lambda name=name: carried(name), "", (0, 2)
+        yield name, lambda name=name: carried(name), f"G_{name}", (0, 2)
 
 
 def ours(a, order, refinements):
