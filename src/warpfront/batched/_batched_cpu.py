@@ -7,31 +7,33 @@ sums are rounded by themselves, in the order of `_reference`: the results have t
 
 Every index is unsigned: a signed one is tested for a negative index at each access. Division must not test
 for zero: ``error_model="numpy"``. An exchange of rows goes through the rows below and exchanges with each the lanes
-whose pivot it holds.
+whose pivot it holds. Each step of a factorisation fetches its share of the next block, and of the place of its own results.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from warpfront.backend.jit import njit
 from warpfront.batched._lanes_kernels import (
-    LANES,
     divide,
-    exchange,
+    divide_unless,
     gap,
     greatest,
     multiply,
+    powers,
+    roots,
     search,
+    settle,
     subtract,
-    turn,
 )
+from warpfront.batched._moves_kernels import exchange, fetch, fetch_to_write, turn, wanted
+from warpfront.batched._strips import LANES
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 NON_FINITE_INPUT, NOT_SYMMETRIC, NON_FINITE_INTERMEDIATE = np.int32(-1), np.int32(-2), np.int32(-3)
 OK = np.int32(0)
+_LINE = 64  # bytes of a cache line
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -74,28 +76,30 @@ def judge(work, count, size, bound, status, code):
     """Leave the greatest size of each lane; ``code`` where it is not finite and nothing failed before."""
     for t in range(ZERO, LANES):
         size[t] = 0
-    greatest(size, work, ZERO, LANES, count, bound)
+    greatest(size, work, ZERO, LANES, count)
     for t in range(ZERO, LANES):
         if status[t] == OK and not size[t] <= bound:
             status[t] = code
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def cholesky_columns(w, n, numbers, pivot, status):
+def look_ahead(streams, n, k):
+    """Fetch what step k's share is of the next block's matrices, and of the place where this block's factors go."""
+    a, factor, first, line = streams
+    row = n * LANES
+    fetch(a, (first + LANES) * n * n + k * row, line, row // line)
+    fetch_to_write(factor, first * n * n + k * row, line, row // line)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def cholesky_columns(w, n, bound, status, streams):
     """L over the lower triangle of every lane, right-looking."""
-    bound, one = numbers[3], numbers[4]
     row = n * LANES
     for j in range(ZERO, n):
+        look_ahead(streams, n, j)
         d = j * row + j * LANES
-        failed = np.int32(j + ONE)
-        for t in range(ZERO, LANES):
-            v = w[d + t]
-            good = v > 0 and v <= bound
-            if status[t] == OK and not good:
-                status[t] = failed if abs(v) <= bound else NON_FINITE_INTERMEDIATE
-            pivot[t] = math.sqrt(v if good else one)
-            w[d + t] = pivot[t]
-        divide(w, d + row, row, pivot, ZERO, n - j - ONE)
+        roots(w, d, status, bound, j + ONE, NON_FINITE_INTERMEDIATE)
+        divide(w, d + row, row, w, d, n - j - ONE)
         for i in range(j + ONE, n):
             left = i * row + j * LANES
             subtract(w, left + LANES, LANES, w, left, w, d + row, row, i - j)
@@ -139,13 +143,14 @@ def cholesky_blocks(a, b, factor, solution, status, sizes, numbers):
     status : int32[batch]
     sizes : five uint64
         First system (a multiple of LANES), one after the last, batch, n, nrhs.
-    numbers : float[5]
-        Shift, rtol, atol, the largest finite number, 1; of the type of ``a``.
+    numbers : float[4]
+        Shift, rtol, atol, the largest finite number; of the type of ``a``.
     """
     begin, end, batch, n, nrhs = sizes
     shift, rtol, atol, bound = numbers[0], numbers[1], numbers[2], numbers[3]
+    line = np.uint64(_LINE // a.itemsize)
     work, x = np.empty(np.int64(n * n * LANES), a.dtype), np.empty(np.int64(n * nrhs * LANES), a.dtype)
-    size, pivot = np.empty(np.int64(LANES), a.dtype), np.empty(np.int64(LANES), a.dtype)
+    size = np.empty(np.int64(LANES), a.dtype)
     apart, codes = np.empty(np.int64(LANES), a.dtype), np.empty(np.int64(LANES), np.int32)
     row = n * LANES
     for first in range(begin, end, LANES):
@@ -165,7 +170,7 @@ def cholesky_blocks(a, b, factor, solution, status, sizes, numbers):
         for i in range(ZERO, n):
             for t in range(ZERO, LANES):
                 work[i * row + i * LANES + t] += shift
-        cholesky_columns(work, n, numbers, pivot, codes)
+        cholesky_columns(work, n, bound, codes, (a, factor, first, line))
         sweep_down(work, x, n, nrhs, False)
         sweep_up(work, x, n, nrhs, True)
         judge(x, n * nrhs, size, bound, codes, NON_FINITE_INTERMEDIATE)
@@ -179,48 +184,36 @@ def cholesky_blocks(a, b, factor, solution, status, sizes, numbers):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def lu_columns(w, x, n, nrhs, one, pivot, best, rows, piv, status):
+def lu_columns(w, x, n, nrhs, best, rows, hits, piv, status, streams):
     """P A = L U of every lane, right-looking; the right-hand sides take the row exchanges."""
     row = n * LANES
     for k in range(ZERO, n):
         d = k * row + k * LANES
+        look_ahead(streams, n, k)
         search(best, rows, w, d, row, k, n - k)
-        failed = np.int32(k + ONE)
-        for t in range(ZERO, LANES):
-            if status[t] == OK and best[t] == 0:
-                status[t] = failed
-            piv[k * LANES + t] = rows[t]
+        settle(status, best, rows, piv, k * LANES, k + ONE)
+        found = ZERO
         for i in range(k + ONE, n):
-            exchange(w, k * row, i * row, LANES, n, rows, i)
-            exchange(x, k * nrhs * LANES, i * nrhs * LANES, LANES, nrhs, rows, i)
-        for t in range(ZERO, LANES):
-            pivot[t] = one if best[t] == 0 else w[d + t]
-        divide(w, d + row, row, pivot, ZERO, n - k - ONE)
+            hits[found] = i
+            found += wanted(rows, i)
+        exchange(w, k, row, n, hits, found, rows)
+        exchange(x, k, nrhs * LANES, nrhs, hits, found, rows)
+        divide_unless(w, d + row, row, w, d, best, n - k - ONE)
         for i in range(k + ONE, n):
             left = i * row + k * LANES
             subtract(w, left + LANES, LANES, w, left, w, d + LANES, LANES, n - k - ONE)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def scales(size, status, limit, scale, inverse):
-    """Power of two near 1 / size and its inverse, as `_reference.power_scale`."""
-    for t in range(ZERO, LANES):
-        exponent = -limit
-        if status[t] == OK and size[t] > 0:
-            exponent = min(max(math.frexp(size[t])[1] - 1, -limit), limit)
-        scale[t], inverse[t] = math.ldexp(1.0, -exponent), math.ldexp(1.0, exponent)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def lu_blocks(a, b, factor, solution, pivots, status, sizes, numbers, limit):
+def lu_blocks(a, b, factor, solution, pivots, status, sizes, numbers):
     """Solve the systems of some blocks; as `cholesky_blocks`.
 
-    ``pivots`` is int32[batch * n]; ``limit`` is the greatest exponent a scale may have.
+    ``pivots`` is int32[batch * n].
     """
     begin, end, batch, n, nrhs = sizes
-    bound, one = numbers[3], numbers[4]
+    bound, line = numbers[3], np.uint64(_LINE // a.itemsize)
     work, x = np.empty(np.int64(n * n * LANES), a.dtype), np.empty(np.int64(n * nrhs * LANES), a.dtype)
-    size, pivot = np.empty(np.int64(LANES), a.dtype), np.empty(np.int64(LANES), a.dtype)
+    size, hits = np.empty(np.int64(LANES), a.dtype), np.empty(np.int64(n), np.uint64)
     scale, inverse = np.empty(np.int64(LANES), a.dtype), np.empty(np.int64(LANES), a.dtype)
     best, rows = np.empty(np.int64(LANES), a.dtype), np.empty(np.int64(LANES), np.int32)
     codes, piv = np.empty(np.int64(LANES), np.int32), np.empty(np.int64(n * LANES), np.int32)
@@ -232,13 +225,13 @@ def lu_blocks(a, b, factor, solution, pivots, status, sizes, numbers, limit):
             codes[t] = OK
         judge(x, n * nrhs, size, bound, codes, NON_FINITE_INPUT)
         judge(work, n * n, size, bound, codes, NON_FINITE_INPUT)
-        scales(size, codes, limit, scale, inverse)
+        powers(size, codes, scale, inverse)
         for t in range(ZERO, LANES):
             if codes[t] != OK:
                 for e in range(ZERO, n * n):
                     work[e * LANES + t] = 0
         multiply(work, ZERO, LANES, scale, ZERO, n * n)
-        lu_columns(work, x, n, nrhs, one, pivot, best, rows, piv, codes)
+        lu_columns(work, x, n, nrhs, best, rows, hits, piv, codes, (a, factor, first, line))
         sweep_down(work, x, n, nrhs, True)
         sweep_up(work, x, n, nrhs, False)
         multiply(x, ZERO, LANES, scale, ZERO, n * nrhs)

@@ -18,6 +18,7 @@ from typing import Any
 
 from warpfront.backend import compile as compiling
 from warpfront.backend import cuda
+from warpfront.batched._layout import WARP, packed_layout, still_layout
 from warpfront.errors import InvalidValueError, NotSupportedError
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
     "instantiations",
     "launch",
     "limits_of",
-    "packed_layout",
     "plan",
     "prepared",
     "subset",
@@ -45,7 +45,6 @@ VARIANTS = ("serial", "warp", "packed")
 DTYPES = {"float32": ("float", 4, "f"), "float64": ("double", 8, "d")}
 MAX_N, MAX_NRHS = 32, 8
 SERIAL_THREADS = 128
-WARP = 32
 # Variants whose sanitizer suite has not passed on a device yet.
 EXPERIMENTAL: frozenset[str] = frozenset()
 # No contraction, whatever a kernel's author forgot: status and pivots must agree with the CPU.
@@ -59,6 +58,9 @@ PACKED_LANES = {
     ("lu", 4): ((8, 4, 4), (32, 8, 8)),
     ("lu", 8): ((8, 2, 4), (16, 8, 8), (32, 8, 16)),
 }
+# The largest n for which the packed variant leaves rows in their lanes (lu.cu, with fewer lanes): exchanging them pays
+# from there on.
+STILL = {("lu", 4): 8, ("lu", 8): 8}
 # Blocks to fit a multiprocessor where bounding registers pays: (method, element bytes, lanes) -> ((smallest n, largest n,
 # largest nrhs, blocks), ...), from the record: with several right-hand sides more registers are worth more than blocks.
 RESIDENT = {("cholesky", 4, 8): ((21, 32, 3, 12), (32, 32, 8, 8), (21, 31, 8, 12))}
@@ -153,72 +155,6 @@ def resident_blocks(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -
     return next((blocks for least, most, sides, blocks in table if least <= n <= most and nrhs <= sides), 1)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Shared memory of a packed kernel: elements from row to row and from system to system, bytes of a block."""
-
-    pitch: int
-    stride: int
-    shared_bytes: int
-
-
-@lru_cache(maxsize=4096)
-def packed_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
-    """Return how a packed kernel lays out its shared memory.
-
-    Rows are whole 16-byte chunks at a pitch of an odd number of chunks, or (Cholesky, where shared memory bounds
-    the blocks) of a multiple of eight whose chunks the kernel permutes: chunks of eight neighbouring rows meet no
-    bank twice. The stride between systems is the least for which lanes that read neighbouring elements of a row, all
-    systems of the block together, meet in the fewest banks.
-    """
-    systems, chunk, banks = WARP // lanes, 16 // itemsize, 128 // itemsize
-    chunks = -(-n // chunk)
-    swizzled = method == "cholesky" and chunks % 8 == 0
-    pitch = (chunks if swizzled else chunks | 1) * chunk
-    readers = [(k // lanes, k % lanes) for k in range(banks) if k // lanes < systems]
-
-    def crowd(stride: int) -> int:
-        used = [(system * stride + g) % banks for system, g in readers]
-        return max(used.count(bank) for bank in set(used))
-
-    stride = min(range(n * pitch, n * pitch + banks, chunk), key=crowd)
-    long = max(chunks * chunk, -(-(-(-n // lanes) * lanes) // chunk) * chunk)
-    apart = n * nrhs + (lanes if nrhs > 1 and n * nrhs % 32 == 0 else 0)
-    line = long + (chunk if nrhs == 1 else 0)
-    parts = [
-        (systems - 1) * stride + n * pitch,
-        systems * (2 if method == "cholesky" else 4) * line,
-        (systems - 1) * apart + n * nrhs if nrhs else 1,
-        systems * n,
-    ]
-    sizes = [part * itemsize for part in parts]
-    if method == "lu":
-        sizes += [systems * itemsize, systems * n * 4, systems * n * 4 if nrhs > 1 else 4]
-    total = 0
-    for k, size in enumerate(sizes):
-        alignment = 16 if k < 3 else itemsize if k < 5 else 4
-        total = -(-total // alignment) * alignment + size
-    return Layout(pitch, stride, total)
-
-
-def warp_shared_bytes(method: str, n: int, nrhs: int, itemsize: int) -> int:
-    """Return the shared memory one block of ``cholesky_warp`` or ``lu_warp`` declares."""
-    chunk = 16 // itemsize
-    line = 2 * (-(-n // chunk) * chunk) + chunk
-    parts = [
-        (n * (n | 1) * itemsize, itemsize),
-        ((n * nrhs or 1) * itemsize, itemsize),
-        (2 * line * itemsize, 16),
-        (4, 4),
-    ]
-    if method == "lu":
-        parts += [(itemsize, itemsize), (n * 4, 4), (n * 4 if nrhs != 1 else 4, 4)]
-    total = 0
-    for size, alignment in sorted(parts, key=lambda part: -part[1]):
-        total = -(-total // alignment) * alignment + size
-    return total
-
-
 def plan(
     problem: BatchedProblem,
     variant: str,
@@ -227,6 +163,7 @@ def plan(
     lanes: int | None = None,
     resident: int | None = None,
     stage: int | None = None,
+    still: bool | None = None,
 ) -> Plan:
     """Return the launch that solves a batch with a variant.
 
@@ -243,6 +180,8 @@ def plan(
         Blocks that are to fit a multiprocessor, which bounds registers. Default: the tuned ones.
     stage : int, optional
         Columns that the factorisation of ``packed`` takes in a loop. Default: eight, or the lanes of a system.
+    still : bool, optional
+        Whether rows of ``packed`` stay in their lanes: the warp kernel with fewer lanes. Default: the tuned choice.
 
     Raises
     ------
@@ -259,7 +198,9 @@ def plan(
         raise NotSupportedError(f"the kernels are written for float32 and float64, not for {problem.dtype}")
     if limits.warp != WARP:
         raise NotSupportedError(f"the kernels need warps of 32 lanes, the device has {limits.warp}")
-    made = _serial(problem) if variant == "serial" else _warp(problem, variant, lanes, resident, stage)
+    made = (
+        _serial(problem) if variant == "serial" else _warp(problem, variant, (lanes, resident, stage, still))
+    )
     if made.threads > limits.threads_x:
         raise NotSupportedError(
             f"a block of {made.threads} threads in x is needed, the device gives {limits.threads_x}"
@@ -294,9 +235,8 @@ def _serial(p: BatchedProblem) -> Plan:
     )
 
 
-def _warp(
-    p: BatchedProblem, variant: str, lanes: int | None, resident: int | None, stage: int | None
-) -> Plan:
+def _warp(p: BatchedProblem, variant: str, asked: tuple[Any, ...]) -> Plan:
+    lanes, resident, stage, still = asked
     baseline = f"{p.method}_solve_batched"
     kind, itemsize, letter = DTYPES[p.dtype]
     if not (1 <= p.n <= MAX_N and 0 <= p.nrhs <= MAX_NRHS):
@@ -310,13 +250,14 @@ def _warp(
     systems = WARP // lanes
     aligned = "true" if p.aligned else "false"
     blocks = resident or resident_blocks(p.method, p.n, p.nrhs, itemsize, lanes)
-    if variant == "packed":
+    if still is None:
+        still = p.n <= STILL.get((p.method, itemsize), 0)
+    if variant == "packed" and not still:
         layout = packed_layout(p.method, p.n, p.nrhs, itemsize, lanes)
         tail = f"{aligned}, {blocks}, {stage or min(lanes, 8)}"
         name = f"{p.method}_packed"
     else:
-        shared = warp_shared_bytes(p.method, p.n, p.nrhs, itemsize)
-        layout = Layout(p.n | 1, p.n * (p.n | 1), shared)
+        layout = still_layout(p.method, p.n, p.nrhs, itemsize, lanes)
         name, tail = f"{p.method}_warp", f"{aligned}, {blocks}"
     expression = f"{name}<{kind}, {p.n}, {p.nrhs}, {lanes}, {layout.pitch}, {layout.stride}, {tail}>"
     return Plan(

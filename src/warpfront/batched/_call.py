@@ -35,10 +35,9 @@ _THREAD_FLOPS = 1 << 20
 
 
 @lru_cache(maxsize=8)
-def _bounds(dtype: str) -> tuple[float, int]:
-    """Largest finite number of a type, and the greatest exponent a scale may have."""
-    info = np.finfo(dtype)
-    return float(info.max), int(info.maxexp) - 2
+def _largest(dtype: str) -> float:
+    """Largest finite number of a type."""
+    return float(np.finfo(dtype).max)
 
 
 def run(
@@ -114,14 +113,13 @@ def _solve_on_cpu(
     """Share out blocks of interleaved systems to threads; the bits do not depend on how."""
     from warpfront.backend.cpu import run_threads
     from warpfront.batched import _batched_cpu as kernels
-    from warpfront.batched._lanes_kernels import LANES
+    from warpfront.batched._strips import LANES
 
     lanes = int(LANES)
     blocks = -(-p.batch // lanes)
     work = p.batch * p.n * p.n * (p.n + 2 * p.nrhs)
     threads = max(1, min(settings.threads(), blocks, work // _THREAD_FLOPS))
-    largest, limit = _bounds(p.dtype)
-    values = np.array([*numbers, largest, 1], a.dtype)
+    values = np.array([*numbers, _largest(p.dtype)], a.dtype)
     flat = [_flat(x) for x in (a, b, results[1], results[0], *results[2:])]
 
     # Shares are taken, not assigned: a thread that never gets to run leaves nothing undone.
@@ -139,7 +137,7 @@ def _solve_on_cpu(
             if p.method == "cholesky":
                 kernels.cholesky_blocks(*flat, sizes, values)
             else:
-                kernels.lu_blocks(*flat, sizes, values, limit)
+                kernels.lu_blocks(*flat, sizes, values)
 
     run_threads(threads, body)
 

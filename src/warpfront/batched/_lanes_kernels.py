@@ -11,60 +11,25 @@ All positions, steps and counts are uint64, in elements; a count of 0 does nothi
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "divide", "exchange", "gap", "greatest", "multiply", "search", "subtract", "turn"]
+from warpfront.batched._strips import WIDTH, Strips, constant, moved, spread
 
-LANES = np.uint64(16)
-_WIDTH = 16
-
-
-class _Strips:
-    """Vector loads and stores of the arrays of one intrinsic call."""
-
-    def __init__(self, context: Any, builder: Any, signature: Any, values: Any) -> None:
-        self.builder = builder
-        self.data = {}
-        self.kinds = {}
-        for k, kind in enumerate(signature.args):
-            if isinstance(kind, types.Array):
-                array = context.make_array(kind)(context, builder, values[k])
-                self.data[k] = array.data
-                self.kinds[k] = context.get_data_type(kind.dtype)
-
-    def _place(self, k: int, at: Any) -> Any:
-        pointer = self.builder.gep(self.data[k], [at])
-        return self.builder.bitcast(pointer, ir.VectorType(self.kinds[k], _WIDTH).as_pointer())
-
-    def load(self, k: int, at: Any) -> Any:
-        return self.builder.load(self._place(k, at), align=4)
-
-    def store(self, k: int, at: Any, value: Any) -> None:
-        self.builder.store(value, self._place(k, at), align=4)
-
-    def magnitude(self, k: int, value: Any) -> Any:
-        kind = ir.VectorType(self.kinds[k], _WIDTH)
-        name = f"llvm.fabs.v{_WIDTH}f{64 if isinstance(self.kinds[k], ir.DoubleType) else 32}"
-        function = cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(kind, [kind]), name)
-        return self.builder.call(function, [value])
-
-    def greater(self, a: Any, b: Any) -> Any:
-        """``a if a > b else b``."""
-        return self.builder.select(self.builder.fcmp_ordered(">", a, b), a, b)
-
-
-def _moved(builder: Any, at: Any, step: Any, index: Any) -> Any:
-    return builder.add(at, builder.mul(step, index))
-
-
-def _constant(kind: Any, value: float) -> Any:
-    return ir.Constant(ir.VectorType(kind, _WIDTH), [ir.Constant(kind, value)] * _WIDTH)
+__all__ = [
+    "divide",
+    "divide_unless",
+    "gap",
+    "greatest",
+    "multiply",
+    "powers",
+    "roots",
+    "search",
+    "settle",
+    "subtract",
+]
 
 
 @intrinsic
@@ -72,12 +37,12 @@ def subtract(typing, dst, at, step, fixed, where, other, above, above_step, coun
     """``dst[at + q * step] -= fixed[where] * other[above + q * above_step]`` for q < count."""
 
     def code(context, builder, signature, values):
-        strips = _Strips(context, builder, signature, values)
+        strips = Strips(context, builder, signature, values)
         _, at, step, _, where, _, above, above_step, count = values
         factor = strips.load(3, where)
         with cgutils.for_range(builder, count) as loop:
-            place = _moved(builder, at, step, loop.index)
-            product = builder.fmul(factor, strips.load(5, _moved(builder, above, above_step, loop.index)))
+            place = moved(builder, at, step, loop.index)
+            product = builder.fmul(factor, strips.load(5, moved(builder, above, above_step, loop.index)))
             strips.store(0, place, builder.fsub(strips.load(0, place), product))
         return context.get_dummy_value()
 
@@ -89,11 +54,11 @@ def divide(typing, dst, at, step, by, where, count):
     """``dst[at + q * step] /= by[where]`` for q < count."""
 
     def code(context, builder, signature, values):
-        strips = _Strips(context, builder, signature, values)
+        strips = Strips(context, builder, signature, values)
         _, at, step, _, where, count = values
         divisor = strips.load(3, where)
         with cgutils.for_range(builder, count) as loop:
-            place = _moved(builder, at, step, loop.index)
+            place = moved(builder, at, step, loop.index)
             strips.store(0, place, builder.fdiv(strips.load(0, place), divisor))
         return context.get_dummy_value()
 
@@ -101,15 +66,34 @@ def divide(typing, dst, at, step, by, where, count):
 
 
 @intrinsic
+def divide_unless(typing, dst, at, step, by, where, guard, count):
+    """As `divide`; a lane whose ``guard`` is zero divides by 1."""
+
+    def code(context, builder, signature, values):
+        strips = Strips(context, builder, signature, values)
+        _, at, step, _, where, _, count = values
+        guard = strips.load(5, ir.Constant(ir.IntType(64), 0))
+        kind = strips.kinds[3]
+        hollow = builder.fcmp_ordered("==", guard, constant(kind, 0.0))
+        divisor = builder.select(hollow, constant(kind, 1.0), strips.load(3, where))
+        with cgutils.for_range(builder, count) as loop:
+            place = moved(builder, at, step, loop.index)
+            strips.store(0, place, builder.fdiv(strips.load(0, place), divisor))
+        return context.get_dummy_value()
+
+    return types.void(dst, at, step, by, where, guard, count), code
+
+
+@intrinsic
 def multiply(typing, dst, at, step, by, where, count):
     """``dst[at + q * step] *= by[where]`` for q < count."""
 
     def code(context, builder, signature, values):
-        strips = _Strips(context, builder, signature, values)
+        strips = Strips(context, builder, signature, values)
         _, at, step, _, where, count = values
         factor = strips.load(3, where)
         with cgutils.for_range(builder, count) as loop:
-            place = _moved(builder, at, step, loop.index)
+            place = moved(builder, at, step, loop.index)
             strips.store(0, place, builder.fmul(strips.load(0, place), factor))
         return context.get_dummy_value()
 
@@ -117,31 +101,56 @@ def multiply(typing, dst, at, step, by, where, count):
 
 
 @intrinsic
-def greatest(typing, result, src, at, step, count, bound):
-    """``result = max(result, |src[at + q * step]|)``; infinite where one of them is above ``bound`` or no number.
+def greatest(typing, result, src, at, step, count):
+    """``result = max(result, |src[at + q * step]|)``, and no finite number where one of them is none.
 
-    ``bound``: the type's largest finite number, a scalar.
+    Bits of sizes order as whole numbers as the sizes do, infinity and NaN above them.
     """
 
     def code(context, builder, signature, values):
-        strips = _Strips(context, builder, signature, values)
-        _, _, at, step, count, bound = values
+        strips = Strips(context, builder, signature, values)
+        _, _, at, step, count = values
         zero = ir.Constant(ir.IntType(64), 0)
-        kind = strips.kinds[0]
-        empty = ir.Constant(ir.VectorType(kind, _WIDTH), ir.Undefined)
-        one = builder.insert_element(empty, bound, ir.Constant(ir.IntType(32), 0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), _WIDTH), [0] * _WIDTH)
-        limit = builder.shuffle_vector(one, empty, mask)
-        place = cgutils.alloca_once_value(builder, strips.load(0, zero))
+        bits = strips.bits(0)
+        sizes = ir.Constant(bits, [2 ** (bits.element.width - 1) - 1] * WIDTH)
+        place = cgutils.alloca_once_value(builder, builder.bitcast(strips.load(0, zero), bits))
         with cgutils.for_range(builder, count) as loop:
-            size = strips.magnitude(1, strips.load(1, _moved(builder, at, step, loop.index)))
-            fine = builder.fcmp_ordered("<=", size, limit)
-            size = builder.select(fine, size, _constant(kind, float("inf")))
-            builder.store(strips.greater(size, builder.load(place)), place)
-        strips.store(0, zero, builder.load(place))
+            size = strips.load(1, moved(builder, at, step, loop.index))
+            size = builder.and_(builder.bitcast(size, bits), sizes)
+            held = builder.load(place)
+            builder.store(builder.select(builder.icmp_signed(">", size, held), size, held), place)
+        strips.store(0, zero, builder.bitcast(builder.load(place), strips.vector(0)))
         return context.get_dummy_value()
 
-    return types.void(result, src, at, step, count, bound), code
+    return types.void(result, src, at, step, count), code
+
+
+@intrinsic
+def powers(typing, size, status, scale, inverse):
+    """Power of two near 1 / size and its inverse, as `_reference.power_scale`; of a failed lane the greatest and least."""
+
+    def code(context, builder, signature, values):
+        strips = Strips(context, builder, signature, values)
+        zero = ir.Constant(ir.IntType(64), 0)
+        bits = strips.bits(0)
+        mantissa, top = (52, 2046) if bits.element.width == 64 else (23, 254)
+
+        def all_of(value):
+            return ir.Constant(bits, [value] * WIDTH)
+
+        fine = builder.icmp_signed("==", strips.load(1, zero), ir.Constant(strips.vector(1), [0] * WIDTH))
+        exponent = builder.lshr(builder.bitcast(strips.load(0, zero), bits), all_of(mantissa))
+        exponent = builder.select(fine, exponent, all_of(1))
+        low = builder.icmp_signed("<", exponent, all_of(1))
+        exponent = builder.select(low, all_of(1), exponent)
+        high = builder.icmp_signed(">", exponent, all_of(top - 1))
+        exponent = builder.select(high, all_of(top - 1), exponent)
+        for k, power in ((2, builder.sub(all_of(top), exponent)), (3, exponent)):
+            number = builder.bitcast(builder.shl(power, all_of(mantissa)), strips.vector(k))
+            strips.store(k, zero, number)
+        return context.get_dummy_value()
+
+    return types.void(size, status, scale, inverse), code
 
 
 @intrinsic
@@ -149,13 +158,13 @@ def gap(typing, result, src, at, step, mirror, mirror_step, count):
     """``result = max(result, |src[at + q * step] - src[mirror + q * mirror_step]|)``; NaN never wins."""
 
     def code(context, builder, signature, values):
-        strips = _Strips(context, builder, signature, values)
+        strips = Strips(context, builder, signature, values)
         _, _, at, step, mirror, mirror_step, count = values
         zero = ir.Constant(ir.IntType(64), 0)
         place = cgutils.alloca_once_value(builder, strips.load(0, zero))
         with cgutils.for_range(builder, count) as loop:
-            left = strips.load(1, _moved(builder, at, step, loop.index))
-            right = strips.load(1, _moved(builder, mirror, mirror_step, loop.index))
+            left = strips.load(1, moved(builder, at, step, loop.index))
+            right = strips.load(1, moved(builder, mirror, mirror_step, loop.index))
             size = strips.magnitude(1, builder.fsub(left, right))
             builder.store(strips.greater(size, builder.load(place)), place)
         strips.store(0, zero, builder.load(place))
@@ -172,21 +181,16 @@ def search(typing, best, rows, src, at, step, first, count):
     """
 
     def code(context, builder, signature, values):
-        strips = _Strips(context, builder, signature, values)
+        strips = Strips(context, builder, signature, values)
         _, _, _, at, step, first, count = values
         zero = ir.Constant(ir.IntType(64), 0)
         word = ir.IntType(32)
-        kind = ir.VectorType(word, _WIDTH)
-        mask = ir.Constant(kind, [0] * _WIDTH)
-        value = cgutils.alloca_once_value(builder, _constant(strips.kinds[0], -1.0))
-        index = cgutils.alloca_once_value(builder, ir.Constant(kind, [0] * _WIDTH))
+        kind = ir.VectorType(word, WIDTH)
+        value = cgutils.alloca_once_value(builder, constant(strips.kinds[0], -1.0))
+        index = cgutils.alloca_once_value(builder, ir.Constant(kind, [0] * WIDTH))
         with cgutils.for_range(builder, count) as loop:
-            size = strips.magnitude(2, strips.load(2, _moved(builder, at, step, loop.index)))
-            row = builder.trunc(builder.add(first, loop.index), word)
-            empty = ir.Constant(kind, ir.Undefined)
-            row = builder.shuffle_vector(
-                builder.insert_element(empty, row, ir.Constant(word, 0)), empty, mask
-            )
+            size = strips.magnitude(2, strips.load(2, moved(builder, at, step, loop.index)))
+            row = spread(builder, word, builder.trunc(builder.add(first, loop.index), word))
             held = builder.load(value)
             wins = builder.fcmp_ordered(">", size, held)
             builder.store(builder.select(wins, size, held), value)
@@ -199,69 +203,47 @@ def search(typing, best, rows, src, at, step, first, count):
 
 
 @intrinsic
-def exchange(typing, dst, top, low, step, count, rows, wanted):
-    """Exchange ``dst[top + q * step]`` and ``dst[low + q * step]``, q < count, in the lanes whose ``rows`` is ``wanted``.
-
-    ``rows`` is int32; nothing is touched where no lane wants it.
-    """
+def settle(typing, status, best, rows, pivots, at, code_):
+    """``pivots[at] = rows``; a lane that has not failed and whose ``best`` is zero fails with ``code_``."""
 
     def code(context, builder, signature, values):
-        strips = _Strips(context, builder, signature, values)
-        _, top, low, step, count, _, wanted = values
-        word = ir.IntType(32)
-        empty = ir.Constant(ir.VectorType(word, _WIDTH), ir.Undefined)
-        spread = ir.Constant(ir.VectorType(word, _WIDTH), [0] * _WIDTH)
-        row = builder.insert_element(empty, builder.trunc(wanted, word), ir.Constant(word, 0))
-        row = builder.shuffle_vector(row, empty, spread)
-        mask = builder.icmp_unsigned("==", strips.load(5, ir.Constant(ir.IntType(64), 0)), row)
-        some = builder.icmp_unsigned(
-            "!=", builder.bitcast(mask, ir.IntType(_WIDTH)), ir.Constant(ir.IntType(_WIDTH), 0)
-        )
-        # Bit by bit: a selection would have its one-bit mask widened again for every strip.
-        kind = ir.VectorType(strips.kinds[0], _WIDTH)
-        bits = ir.VectorType(ir.IntType(64 if isinstance(strips.kinds[0], ir.DoubleType) else 32), _WIDTH)
-        wide = builder.sext(mask, bits)
-        with builder.if_then(some), cgutils.for_range(builder, count) as loop:
-            above, below = (_moved(builder, at, step, loop.index) for at in (top, low))
-            first = builder.bitcast(strips.load(0, above), bits)
-            second = builder.bitcast(strips.load(0, below), bits)
-            change = builder.and_(builder.xor(first, second), wide)
-            strips.store(0, above, builder.bitcast(builder.xor(first, change), kind))
-            strips.store(0, below, builder.bitcast(builder.xor(second, change), kind))
+        strips = Strips(context, builder, signature, values)
+        zero, word = ir.Constant(ir.IntType(64), 0), ir.IntType(32)
+        strips.store(3, values[4], strips.load(2, zero))
+        held, none = strips.load(0, zero), ir.Constant(strips.vector(0), [0] * WIDTH)
+        hollow = builder.fcmp_ordered("==", strips.load(1, zero), constant(strips.kinds[1], 0.0))
+        fails = builder.and_(hollow, builder.icmp_signed("==", held, none))
+        failed = spread(builder, word, builder.trunc(values[5], word))
+        strips.store(0, zero, builder.select(fails, failed, held))
         return context.get_dummy_value()
 
-    return types.void(dst, top, low, step, count, rows, wanted), code
-
-
-def _exchange_masks(distance: int) -> tuple[Any, Any]:
-    """Shuffles of one stage of a transpose: of two rows ``distance`` apart, which of 32 elements each becomes."""
-    low = [c if not c & distance else _WIDTH + c - distance for c in range(_WIDTH)]
-    high = [c + distance if not c & distance else _WIDTH + c for c in range(_WIDTH)]
-    kind = ir.VectorType(ir.IntType(32), _WIDTH)
-    return ir.Constant(kind, low), ir.Constant(kind, high)
+    return types.void(status, best, rows, pivots, at, code_), code
 
 
 @intrinsic
-def turn(typing, dst, at, step, src, begin, src_step):
-    """``dst[at + q * step + p] = src[begin + p * src_step + q]`` for p, q < LANES: a square block, transposed.
+def roots(typing, w, at, status, bound, code_, other):
+    """``w[at]`` to its square root; 1 in a lane where it is not positive or above ``bound``.
 
-    log2(LANES) stages of pairwise shuffles, in registers.
+    Such a lane fails, unless it has: with ``code_``, or with ``other`` (int32) if its number is not finite.
     """
 
     def code(context, builder, signature, values):
-        strips = _Strips(context, builder, signature, values)
-        _, at, step, _, begin, src_step = values
-        index = [ir.Constant(ir.IntType(64), k) for k in range(_WIDTH)]
-        rows = [strips.load(3, _moved(builder, begin, src_step, k)) for k in index]
-        for distance in (8, 4, 2, 1):
-            low, high = _exchange_masks(distance)
-            for k in range(_WIDTH):
-                if not k & distance:
-                    first, second = rows[k], rows[k + distance]
-                    rows[k] = builder.shuffle_vector(first, second, low)
-                    rows[k + distance] = builder.shuffle_vector(first, second, high)
-        for k, row in zip(index, rows, strict=True):
-            strips.store(0, _moved(builder, at, step, k), row)
+        strips = Strips(context, builder, signature, values)
+        zero, word, kind = ir.Constant(ir.IntType(64), 0), ir.IntType(32), strips.kinds[0]
+        value, limit = strips.load(0, values[1]), spread(builder, kind, values[3])
+        finite = builder.fcmp_ordered("<=", strips.magnitude(0, value), limit)
+        good = builder.and_(finite, builder.fcmp_ordered(">", value, constant(kind, 0.0)))
+        held, none = strips.load(2, zero), ir.Constant(strips.vector(2), [0] * WIDTH)
+        fails = builder.and_(builder.not_(good), builder.icmp_signed("==", held, none))
+        failed = spread(builder, word, builder.trunc(values[4], word))
+        failed = builder.select(finite, failed, spread(builder, word, values[5]))
+        strips.store(2, zero, builder.select(fails, failed, held))
+        safe = builder.select(good, value, constant(kind, 1.0))
+        name = f"llvm.sqrt.v{WIDTH}f{strips.bits(0).element.width}"
+        kinds = ir.FunctionType(safe.type, [safe.type])
+        strips.store(
+            0, values[1], builder.call(cgutils.get_or_insert_function(builder.module, kinds, name), [safe])
+        )
         return context.get_dummy_value()
 
-    return types.void(dst, at, step, src, begin, src_step), code
+    return types.void(w, at, status, bound, code_, other), code

@@ -8,12 +8,14 @@
 // factorisation: a single one as one more column, several as rows of their own, one to a lane, which makes the
 // forward sweep free of loads; the backward sweep reads rows of L.
 //
-// Shared layout: `matrix` as in packed.cuh; `right` N x R; `line` a column of L, two buffers; `inverses` 1 / diagonal.
+// Shared layout: `matrix` as in packed.cuh; `right` N x R; `line` a column of L, two buffers; `inverses` 1 / diagonal (a
+// single right-hand side, in registers meanwhile, leaves them its place).
 //
 // Barriers (of the warp), each after the writes it publishes: copies -> check; check (reads across rows) -> factor;
 // column -> its use (with two lines this also separates a column's last read from the write two columns later); factor
-// -> backward sweep; right-hand sides read (twice where R is no multiple of G) -> solutions; sweep -> the plain way or
-// zeros for a failed system -> write-out. In the plain way: copies -> pivot; pivot read -> column; column -> update -> next.
+// -> backward sweep; reciprocals read (by lanes that repeat the last row) -> solutions in their place; right-hand sides
+// read (twice where R is no multiple of G) -> solutions; sweep -> the plain way or zeros for a failed system -> write-out.
+// In the plain way: copies -> pivot; pivot read -> column; column -> update -> next.
 //
 // Literature: Golub and Van Loan, Matrix Computations, 4th ed., algorithm 4.2.2 (outer products); Markstein, "Computation
 // of elementary functions on the IBM RISC System/6000" (1990), for quotients corrected by their remainder; Haidar et al.,
@@ -178,6 +180,7 @@ WF_DEVICE void cholesky_back(held<K, T>& h, const T* a, const T* inverse, T* b, 
     d[m] = a[K::at(i, i)];
     v[m] = inverse[i];
   }
+  if constexpr (K::kN % K::kG != 0) __syncwarp();
   WF_UNROLL
   for (int block = 0; block < K::kRows; ++block) {
     const int mk = K::kRows - 1 - block, steps = K::columns(mk) - mk * K::kG;
@@ -243,8 +246,8 @@ __global__ void __launch_bounds__(32, Blocks)
   typedef tile<T, N, R, G, P, S, Stage> K;
   constexpr int kAll = K::kSystems;
   __shared__ __align__(16) T matrix[K::kMatrices];
-  __shared__ __align__(16) T line[kAll * 2 * K::kLine];
-  __shared__ T inverses[kAll * N];
+  __shared__ __align__(16) T line[kAll * K::lines(2)];
+  __shared__ T inverses[K::kCarried ? 1 : kAll * K::kInverses];
   __shared__ __align__(16) T right[K::kRights];
   const i64 first = static_cast<i64>(blockIdx.x) * kAll;
   if (first >= batch) return;
@@ -252,8 +255,8 @@ __global__ void __launch_bounds__(32, Blocks)
   const int lane = static_cast<int>(threadIdx.x), g = lane % G, system = lane / G;
   T* const mine = matrix + system * S;
   T* const mine_right = right + system * K::kRight;
-  T* const lines = line + system * 2 * K::kLine;
-  T* const inverse = inverses + system * N;
+  T* const lines = line + system * K::lines(2);
+  T* const inverse = K::kCarried ? mine_right : inverses + system * K::kInverses;
   load_matrices<K, Vec>(matrix, a + first * (N * N), present);
   load_right<K, Vec>(right, b + first * (N * R), present);
   WF_UNROLL_N(1)

@@ -229,16 +229,16 @@ __global__ void __launch_bounds__(32, Blocks)
   static_assert(!K::kSwizzled, "the sweeps go from row to row by the pitch");
   constexpr int kAll = K::kSystems;
   __shared__ __align__(16) T matrix[K::kMatrices];
-  __shared__ __align__(16) T line[kAll * 4 * K::kLine];
+  __shared__ __align__(16) T line[kAll * K::lines(4)];
   __shared__ __align__(16) T right[K::kRights];
-  __shared__ T inverses[kAll * N], factors[kAll];
-  __shared__ int rows_of[kAll * N], orders[R > 1 ? kAll * N : 1];
+  __shared__ T inverses[kAll * K::kInverses], factors[kAll];
+  __shared__ int rows_of[kAll * N], orders[R > 1 ? kAll * K::kInverses : 1];
   const i64 first = static_cast<i64>(blockIdx.x) * kAll;
   if (first >= batch) return;
   const int present = static_cast<int>(min_of<i64>(kAll, batch - first));
   const int lane = static_cast<int>(threadIdx.x), g = lane % G, system = lane / G;
-  const places<T> s = {matrix + system * S, right + system * K::kRight, inverses + system * N, line + system * 4 * K::kLine,
-                       rows_of + system * N, orders + (R > 1 ? system * N : 0)};
+  const places<T> s = {matrix + system * S, right + system * K::kRight, inverses + system * K::kInverses,
+                       line + system * K::lines(4), rows_of + system * N, orders + (R > 1 ? system * K::kInverses : 0)};
   load_matrices<K, Vec>(matrix, a + first * (N * N), present);
   load_right<K, Vec>(right, b + first * (N * R), present);
   cp_async_commit();

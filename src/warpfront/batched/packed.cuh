@@ -31,6 +31,16 @@ struct tile {
   // A line: the pivot's column or row, then a chunk for what a carried right-hand side has there.
   static constexpr int kLong = kRows * G > kWhole ? (kRows * G + kChunk - 1) / kChunk * kChunk : kWhole;
   static constexpr int kLine = kLong + (kCarried ? kChunk : 0);
+  // Words from one system's `count` lines to the next system's: systems lie G words of four bytes apart in the banks, one
+  // way or the other, so broadcasts of all systems meet in none, and stores of neighbouring lanes in float32 neither.
+  static WF_DEVICE constexpr int lines(int count) {
+    const int unit = static_cast<int>(sizeof(T)) / 4, apart = G > 4 ? G : 4;
+    int words = count * kLine * unit;
+    while (kSystems > 1 && words % 32 != apart && words % 32 != 32 - apart) words += 4;
+    return words / unit;
+  }
+  // Words from one system's reciprocals (one to a row) to the next system's.
+  static constexpr int kInverses = N | 1;
   static constexpr int kStage = Stage;
   // Words of a block.
   static constexpr int kMatrices = (kSystems - 1) * S + N * P, kRights = R > 0 ? (kSystems - 1) * kRight + N * R : 1;

@@ -1,0 +1,97 @@
+"""Shared memory of the batched kernels: how a block lays out its systems, and how many bytes that declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = ["WARP", "Layout", "packed_layout", "still_layout"]
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shared memory of a packed kernel: elements from row to row and from system to system, bytes of a block."""
+
+    pitch: int
+    stride: int
+    shared_bytes: int
+
+
+@lru_cache(maxsize=4096)
+def packed_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
+    """Return how a packed kernel lays out its shared memory.
+
+    Rows are whole 16-byte chunks at a pitch of an odd number of chunks, or (Cholesky, where shared memory bounds
+    the blocks) of a multiple of eight whose chunks the kernel permutes: chunks of eight neighbouring rows meet no
+    bank twice. The stride between systems is the least for which lanes that read neighbouring elements of a row, all
+    systems of the block together, meet in the fewest banks. Systems' lines lie as many 4-byte banks apart as a system
+    has lanes (four at least).
+    """
+    systems, chunk, banks = WARP // lanes, 16 // itemsize, 128 // itemsize
+    chunks = -(-n // chunk)
+    swizzled = method == "cholesky" and chunks % 8 == 0
+    pitch = (chunks if swizzled else chunks | 1) * chunk
+    readers = [(k // lanes, k % lanes) for k in range(banks) if k // lanes < systems]
+
+    def crowd(stride: int) -> int:
+        used = [(system * stride + g) % banks for system, g in readers]
+        return max(used.count(bank) for bank in set(used))
+
+    stride = min(range(n * pitch, n * pitch + banks, chunk), key=crowd)
+    long = max(chunks * chunk, -(-(-(-n // lanes) * lanes) // chunk) * chunk)
+    apart = n * nrhs + (lanes if nrhs > 1 and n * nrhs % 32 == 0 else 0)
+    line = long + (chunk if nrhs == 1 else 0)
+    words = (2 if method == "cholesky" else 4) * line * itemsize // 4
+    while systems > 1 and words % 32 not in (max(lanes, 4), 32 - max(lanes, 4)):
+        words += 4
+    inverses = 1 if method == "cholesky" and nrhs == 1 else systems * (n | 1)
+    parts = [
+        (systems - 1) * stride + n * pitch,
+        systems * words * 4 // itemsize,
+        (systems - 1) * apart + n * nrhs if nrhs else 1,
+        inverses,
+    ]
+    sizes = [part * itemsize for part in parts]
+    if method == "lu":
+        sizes += [systems * itemsize, systems * n * 4, systems * (n | 1) * 4 if nrhs > 1 else 4]
+    total = 0
+    for k, size in enumerate(sizes):
+        alignment = 16 if k < 3 else itemsize if k < 5 else 4
+        total = -(-total // alignment) * alignment + size
+    return Layout(pitch, stride, total)
+
+
+@lru_cache(maxsize=4096)
+def still_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
+    """Return how ``cholesky_warp`` or ``lu_warp`` lays out its shared memory: rows at odd pitch.
+
+    The stride between systems is the least for which lanes that read one column of their rows, all systems of the
+    block together, meet in the fewest banks.
+    """
+    systems, chunk, banks, pitch = WARP // lanes, 16 // itemsize, 128 // itemsize, n | 1
+    readers = [(k // lanes, k % lanes) for k in range(banks) if k % lanes < n and k // lanes < systems]
+
+    def crowd(stride: int) -> int:
+        used = [(system * stride + g * pitch) % banks for system, g in readers]
+        return max(used.count(bank) for bank in set(used))
+
+    stride = min(range(n * pitch, n * pitch + (banks if systems > 1 else 1)), key=crowd)
+    line = 2 * (-(-n // chunk) * chunk) + chunk
+    parts = [
+        (systems * stride * itemsize, itemsize),
+        ((systems * n * nrhs or 1) * itemsize, itemsize),
+        (systems * 2 * line * itemsize, 16),
+        (systems * 4, 4),
+    ]
+    if method == "lu":
+        parts += [
+            (systems * itemsize, itemsize),
+            (systems * n * 4, 4),
+            (systems * n * 4 if nrhs != 1 else 4, 4),
+        ]
+    total = 0
+    for size, alignment in sorted(parts, key=lambda part: -part[1]):
+        total = -(-total // alignment) * alignment + size
+    return Layout(pitch, stride, total)
