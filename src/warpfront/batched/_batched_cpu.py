@@ -196,8 +196,8 @@ def lu_columns(w, x, n, nrhs, best, rows, hits, piv, status, streams):
         for i in range(k + ONE, n):
             hits[found] = i
             found += wanted(rows, i)
-        exchange(w, k, row, n, hits, found, rows)
-        exchange(x, k, nrhs * LANES, nrhs, hits, found, rows)
+        exchange(w, ZERO, row, k, n, hits, found, rows)
+        exchange(x, ZERO, nrhs * LANES, k, nrhs, hits, found, rows)
         divide_unless(w, d + row, row, w, d, best, n - k - ONE)
         for i in range(k + ONE, n):
             left = i * row + k * LANES

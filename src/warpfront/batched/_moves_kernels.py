@@ -34,46 +34,39 @@ def wanted(typing, rows, row):
 
 
 @intrinsic
-def exchange(typing, dst, top, row_step, count, hits, found, rows):
-    """Exchange row ``top`` of ``count`` strips with row i, in the lanes whose ``rows`` (int32) is i, for each i of ``hits``.
+def exchange(typing, dst, at, row_step, top, count, hits, found, rows):
+    """Exchange row ``top`` with row i, in the lanes whose ``rows`` (int32) is i, for the first ``found`` i of ``hits``.
 
-    Row r begins at ``r * row_step``. Eight AVX2 registers of row ``top`` stay while all rows pass.
+    ``count`` strips of each row, that of row r from ``at + r * row_step`` on. Eight AVX2 registers of row ``top`` stay while all rows pass.
     """
 
     def code(context, builder, signature, values):
         strips = Strips(context, builder, signature, values)
-        _, top, row_step, count, _, found, _ = values
+        _, at, row_step, top, count, _, found, _ = values
         word, index = ir.IntType(32), ir.IntType(64)
         # Bit by bit: a selection would have its one-bit mask widened again for every strip.
         kind, bits = strips.vector(0), strips.bits(0)
-        rows = strips.load(6, ir.Constant(index, 0))
+        rows = strips.load(7, ir.Constant(index, 0))
         lanes = ir.Constant(index, WIDTH)
 
         def some_strips(first, width):
-            begin = builder.mul(first, lanes)
+            begin = moved(builder, at, lanes, first)
             places = [builder.add(begin, ir.Constant(index, q * WIDTH)) for q in range(width)]
-            above = builder.mul(top, row_step)
-            held = [
-                cgutils.alloca_once_value(
-                    builder, builder.bitcast(strips.load(0, builder.add(above, at)), bits)
-                )
-                for at in places
-            ]
-            for q, at in enumerate(places):
-                builder.store(builder.bitcast(strips.load(0, builder.add(above, at)), bits), held[q])
+            above = [moved(builder, place, row_step, top) for place in places]
+            values = [builder.bitcast(strips.load(0, place), bits) for place in above]
+            held = [cgutils.alloca_once_value(builder, value) for value in values]
             with cgutils.for_range(builder, found) as loop:
-                i = builder.load(builder.gep(strips.data[4], [loop.index]))
+                i = builder.load(builder.gep(strips.data[5], [loop.index]))
                 same = builder.icmp_unsigned("==", rows, spread(builder, word, builder.trunc(i, word)))
                 wide = builder.sext(same, bits)
-                low = builder.mul(i, row_step)
-                for q, at in enumerate(places):
-                    place = builder.add(low, at)
-                    first, second = builder.load(held[q]), builder.bitcast(strips.load(0, place), bits)
-                    change = builder.and_(builder.xor(first, second), wide)
-                    strips.store(0, place, builder.bitcast(builder.xor(second, change), kind))
-                    builder.store(builder.xor(first, change), held[q])
-            for q, at in enumerate(places):
-                strips.store(0, builder.add(above, at), builder.bitcast(builder.load(held[q]), kind))
+                for strip, place in zip(held, places, strict=True):
+                    low = moved(builder, place, row_step, i)
+                    upper, lower = builder.load(strip), builder.bitcast(strips.load(0, low), bits)
+                    change = builder.and_(builder.xor(upper, lower), wide)
+                    strips.store(0, low, builder.bitcast(builder.xor(lower, change), kind))
+                    builder.store(builder.xor(upper, change), strip)
+            for strip, place in zip(held, above, strict=True):
+                strips.store(0, place, builder.bitcast(builder.load(strip), kind))
 
         size = 2 if bits.element.width == 64 else 4
         group = ir.Constant(index, size)
@@ -85,7 +78,7 @@ def exchange(typing, dst, top, row_step, count, hits, found, rows):
             some_strips(builder.add(done, loop.index), 1)
         return context.get_dummy_value()
 
-    return types.void(dst, top, row_step, count, hits, found, rows), code
+    return types.void(dst, at, row_step, top, count, hits, found, rows), code
 
 
 def _pick(*parts: int) -> Any:
