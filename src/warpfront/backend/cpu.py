@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,48 +32,68 @@ def routine_address(name: str, *, lapack: bool = False) -> int:
     return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
 
 
-def blas_address(routine: str, dtype: str) -> int:
+@cache
+def blas_address(routine: str, dtype: str | np.dtype[Any]) -> int:
     """Address of a BLAS routine for an element type, e.g. ``blas_address("gemm", "float64")``."""
     return routine_address(_PREFIX[np.dtype(dtype).name] + routine)
 
 
 @cache
-def _blas_controller() -> Any:
-    from scipy.linalg import cython_blas  # noqa: F401 - loads the library the controller has to find
+def _blas_threads() -> list[tuple[Callable[[], int], Callable[[int], None]]]:
+    """How each OpenBLAS in the process is asked for its number of threads, and told it.
+
+    threadpoolctl finds the libraries. Its own calls look every symbol up again, which takes longer than a small
+    factorisation, and do nothing in any thread but the first that used them.
+    """
+    from scipy.linalg import cython_blas  # noqa: F401 - loads the library that has to be found
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController().select(internal_api="openblas")
+    found: list[tuple[Any, Any]] = []
+    for library in ThreadpoolController().select(internal_api="openblas").lib_controllers:
+        openmp = getattr(library, "threading_layer", "") == "openmp"
+        names = ("omp_get_max_threads", "omp_set_num_threads") if openmp else (
+            "openblas_get_num_threads", "openblas_set_num_threads")  # fmt: skip
+        for prefix, suffix in product(("", "scipy_"), ("", "64_", "_64")):
+            calls = [getattr(library.dynlib, f"{prefix}{name}{suffix}", None) for name in names]
+            if None not in calls:
+                found.append((calls[0], calls[1]))
+                break
+    return found
 
 
-class _Held:
+class _SingleThreaded:
     """How many are inside `single_threaded_blas`, and what the libraries had before the first of them."""
 
-    lock = threading.Lock()
-    inside = 0
-    before: tuple[int, ...] = ()
+    def __init__(self) -> None:
+        self.lock, self.inside = threading.Lock(), 0
+        self.before: tuple[int, ...] = ()
+
+    def __enter__(self) -> None:
+        calls = _blas_threads()
+        with self.lock:
+            if not self.inside:
+                self.before = tuple([ask() for ask, _ in calls])
+                for _, tell in calls:
+                    tell(1)
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                for (_, tell), threads in zip(_blas_threads(), self.before, strict=True):
+                    tell(threads)
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
+_SINGLE_THREADED = _SingleThreaded()
+
+
+def single_threaded_blas() -> AbstractContextManager[None]:
     """Hold OpenBLAS at one thread: it gives other bits with two, and we bring our own threads.
 
     The number is the whole process's: of several threads inside at once, the first sets it and the last gives it back.
     """
-    libraries = _blas_controller().lib_controllers
-    with _Held.lock:
-        if not _Held.inside:
-            _Held.before = tuple(library.get_num_threads() for library in libraries)
-            for library in libraries:  # threadpoolctl's own context asks much more of each library
-                library.set_num_threads(1)
-        _Held.inside += 1
-    try:
-        yield
-    finally:
-        with _Held.lock:
-            _Held.inside -= 1
-            if not _Held.inside:
-                for library, threads in zip(libraries, _Held.before, strict=True):
-                    library.set_num_threads(threads)
+    return _SINGLE_THREADED
 
 
 @cache

@@ -131,7 +131,7 @@ def factorize_lu(
     def rule(largest: float) -> LuRule:
         threshold = max(options.pivot_threshold, TINY_THRESHOLD)
         return LuRule(
-            blas_address("gemm", values.dtype.name),
+            blas_address("gemm", values.dtype),
             threshold,
             max(options.diagonal_share, threshold),
             options.zero_pivot * largest,
@@ -145,7 +145,7 @@ def factorize_lu(
     status = Status.OK
     if zero:
         status = Status.SINGULAR
-    elif not np.isfinite(state.diagonal).all():
+    elif not _finite_pivots(state):
         status = Status.NON_FINITE
     factor = Factor(
         symbolic, state, options, rows if rows.size else None, status, -1, Inertia(0, 0, 0),
@@ -156,6 +156,16 @@ def factorize_lu(
 
         return replace(factor, column=int(zero_pivots(factor)[1][0]))
     return factor
+
+
+def _finite_pivots(state: FactorState) -> bool:
+    """Whether every pivot is finite. Places that no front has may hold an earlier factorisation's."""
+    if np.isfinite(state.diagonal).all():
+        return True
+    return all(
+        np.isfinite(state.diagonal[2 * at : 2 * (at + done)]).all()
+        for _, _, at, _, _, done, _, _ in state.node.tolist()
+    )
 
 
 def zero_pivots(factor: Factor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

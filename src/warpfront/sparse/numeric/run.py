@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from warpfront.backend.cpu import run_threads, single_threaded_blas
 from warpfront.sparse.analysis.symbolic import Symbolic
-from warpfront.sparse.numeric.memory import NO_ROOM, ROOT_AT, Room, allocate, larger_room
+from warpfront.sparse.numeric.memory import ROOT_AT, Room, allocate, larger_room
 from warpfront.sparse.plan import FactorState
 
 __all__ = ["SMALL_FLOPS", "run_walk", "walk_threads"]
@@ -63,9 +63,7 @@ def run_walk(
         def body(tid: int, rule: Any = rule, buffers: FactorState = buffers) -> None:
             walk.walk(rule, symbolic.plan, buffers, tid, threads)
 
-        if (
-            room == NO_ROOM and symbolic.max_front < walk.SMALL
-        ):  # no BLAS call; a delayed pivot could bring one
+        if symbolic.max_front + room.rows < walk.SMALL:  # no BLAS call
             run_threads(threads, body)
         else:
             with single_threaded_blas():
