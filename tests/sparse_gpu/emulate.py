@@ -24,7 +24,7 @@ class Emulated:
         self.tolerances = tolerances or steps.Tolerances()
         items, self.sweeps = steps.solve_items(self.plan, tiles=True)
         more, self.inversions = invert_items(self.plan, span, items.size)
-        items, self.span, self.room = np.concatenate([items, more]), span, memory.MOST_RHS
+        items, self.span, self.room = np.concatenate([items, more]), span, memory.ROOM
         tables = steps.make_tables(self.pattern, symbolic.perm)
         self.buffers = dict(memory.uploads(self.plan, tables, items))
         self.make(memory.needs(self.plan, self.pattern.nnz, self.pattern.value_map.size, self.dtype))

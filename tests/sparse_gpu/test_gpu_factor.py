@@ -70,8 +70,8 @@ def test_factor_and_solve(name):
     w = np.linalg.eigvalsh(a.toarray())
     assert (summary[4], summary[5], summary[3]) == ((w > 0).sum(), (w < 0).sum(), 0)
     assert summary[7] == 2**31 - 1
-    b = np.random.default_rng(0).standard_normal((4, a.shape[0]))
-    x = e.solve(b, refinements=1, rhs=4)
+    b = np.random.default_rng(0).standard_normal((8, a.shape[0]))
+    x = e.solve(b, refinements=1, rhs=8)
     size = abs(a) @ np.abs(x.T) + np.abs(b.T)
     assert np.max(np.abs(b.T - a @ x.T) / size) <= 1e-12
     e.schedules = 1

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-VARIANTS = {  # panels with a common inverse, tiles with which a panel is loaded ahead, most tiles
-    "span 8": (8, (1, 2), 4),
-    "span 8, 2 tiles": (8, (1, 2), 2),
-    "span 8, 1 tile": (8, (1, 2), 1),
-    "span 8, none ahead": (8, (), 4),
-    "span 4": (4, (1, 2), 4),
-    "span 2": (2, (1, 2), 4),
-    "span 1": (1, (1, 2), 4),
-    "old": (1, (), 0),
+VARIANTS = {  # panels with a common inverse, tiles with which a panel is loaded ahead, most tiles, products in trees
+    "span 8": (8, (1, 2), 4, True),
+    "span 8, sums in trees": (8, (1, 2), 4, False),
+    "span 8, 2 tiles": (8, (1, 2), 2, True),
+    "span 8, 1 tile": (8, (1, 2), 1, True),
+    "span 8, none ahead": (8, (), 4, True),
+    "span 4": (4, (1, 2), 4, True),
+    "span 2": (2, (1, 2), 4, True),
+    "span 1": (1, (1, 2), 4, True),
+    "old": (1, (), 0, False),
 }
+TREES = ("span 8", "span 8, sums in trees")
 
 
 def compare(factor):
@@ -25,12 +27,18 @@ def compare(factor):
 
     values = factor.runner.buffers["original"].copy()
     b = cupy.asarray(np.random.default_rng(0).standard_normal((factor.plan.n, 64)))
-    kept = (engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, steps.solve_items)
+    kept = (engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS, steps.solve_items)
     found = {}
-    for name, (span, ahead, tiles) in VARIANTS.items():
-        engine.SPAN, kernels.AHEAD, kernels.MOST_TILES = span, ahead, tiles or 4
+    for name in VARIANTS if factor.plan.wide.any() else TREES:
+        span, ahead, tiles, products = VARIANTS[name]
+        engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS = (
+            span,
+            ahead,
+            tiles or 4,
+            products,
+        )
         if name == "old":
-            steps.solve_items = lambda plan, tiles=False: kept[3](plan)
+            steps.solve_items = lambda plan, tiles=False: kept[4](plan)
         try:
             made = engine.GpuFactor(
                 factor.symbolic, pivoting=factor.pivoting, scaled=factor.scaled, dtype=factor.dtype,
@@ -48,7 +56,7 @@ def compare(factor):
             row.insert(0, min(device_times(lambda m=made: m.refactorize(values, canonical=True), 5)))
             found[name] = [round(t, 3) for t in row]
         finally:
-            engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, steps.solve_items = kept
+            engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS, steps.solve_items = kept
         del made
         cupy.get_default_memory_pool().free_all_blocks()
     return found

@@ -299,12 +299,14 @@ def variants(out, solvers, deadline):
     from sparse_gpu_sweeps import compare, compare_strips
 
     found = {}
-    for key in ("lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap3d_64 SPD ir0", "lap3d_40 S ir0"):
+    keys = ("case118_ieee_K2_it10 S ir0", "case1354_pegase_K2_it10 S ir0", "kkt_3000_1000 S ir0")
+    for key in (*keys, "lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap3d_64 SPD ir0", "lap3d_40 S ir0"):
         if key not in solvers or perf_counter() > deadline:
             continue
         try:
-            found[f"{key} strips"] = compare_strips(solvers[key]._factor)
-            print(key, "strips", found[f"{key} strips"], flush=True)
+            if key.endswith("SPD ir0"):
+                found[f"{key} strips"] = compare_strips(solvers[key]._factor)
+                print(key, "strips", found[f"{key} strips"], flush=True)
             found[key] = compare(solvers[key]._factor)
             print(key, *(f"\n    {name}: {row}" for name, row in found[key].items()), flush=True)
         except Exception:

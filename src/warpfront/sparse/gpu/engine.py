@@ -17,7 +17,7 @@ from warpfront.sparse.gpu.schedule import Device, GpuPlan, make_plan
 
 __all__ = ["GpuFactor", "Planned", "Refined", "require_gpu"]
 
-GROUPS = (64, 32, 16, 8, 4, 1)  # right-hand sides solved for at once
+GROUPS = (64, 32, 16, 8, 1)  # right-hand sides solved for at once
 NOTHING_FAILED = 2**31 - 1
 
 
@@ -112,7 +112,7 @@ class GpuFactor:
     scale = None
     most_steps = 0
     groups: tuple[int, ...] = (4, 1)
-    _room = memory.MOST_RHS
+    _room = memory.ROOM
 
     def __init__(
         self, symbolic: Symbolic, *, pivoting: bool, scaled: bool, dtype: Any, tolerances: steps.Tolerances, device: int,

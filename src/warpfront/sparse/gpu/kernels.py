@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type", "subset"]
+__all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type", "subset", "team_columns"]
 
 FOLDER = Path(__file__).parent
 STAGES = 2
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 4
+TREE_PRODUCTS = True  # sweeps through trees of small fronts as products of tiles
 AHEAD = (1, 2)  # tiles with which a sweep loads a panel ahead
 C_TYPES = {"float64": "double", "float32": "float"}
 
@@ -45,8 +46,14 @@ class KernelSpec:
         tiles = column_tiles(rhs)
         return self.template.format(
             T=C_TYPES[dtype], threads=threads, pivoting="true" if pivoting else "false", rhs=min(rhs, MOST_TOGETHER),
-            tiles=tiles, deep="true" if tiles in AHEAD else "false",
+            team=team_columns(rhs), products="true" if TREE_PRODUCTS else "false", tiles=tiles,
+            deep="true" if tiles in AHEAD else "false",
         )  # fmt: skip
+
+
+def team_columns(rhs: int) -> int:
+    """Right-hand sides that an item of a tree's sweep takes at once."""
+    return min(rhs, 8 if TREE_PRODUCTS else MOST_TOGETHER)
 
 
 def column_tiles(rhs: int) -> int:
@@ -111,14 +118,14 @@ KERNELS = {
         "i",
     ),
     "sweep_forest": _spec(
-        "tree_forest.cu", "sweep_forest<{T}, {rhs}>",
+        "tree_forest.cu", "sweep_forest<{T}, {team}, {products}>",
         "forest_tickets forest_items fronts row_lists row_list_sources below_ind panels diagonal pivots x z upd active "
         "cells sizes",
         "iiiiii",
     ),
     "start_tree": _spec("tree_solve.cu", "start_tree", "cells state", "qq"),
     "solve_tree": _spec(
-        "tree_solve.cu", "solve_tree<{T}, {rhs}>",
+        "tree_solve.cu", "solve_tree<{T}, {team}, {products}>",
         "tickets tree_items fronts row_lists row_list_sources below_ind panels diagonal pivots perm exponents summary "
         "row_ptr row_col row_slot original sums scalars b best candidate residual x z upd state cells sizes",
         "iiiiiidd",
@@ -200,6 +207,8 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
         if name in ("forward_strips", "backward_strips"):
             names = [spec.expression(dtype, rhs=r) for r in (1, 16, 32)]
+        if name in ("sweep_forest", "solve_tree"):
+            names = [spec.expression(dtype, rhs=r) for r in (1, 4, 8)]
         if name in ("strips", "factor_tree"):
             names = [spec.expression(dtype, pivoting=flag) for flag in (False, True)]
         for expression in dict.fromkeys(names):

@@ -14,7 +14,10 @@ from warpfront.sparse.gpu.steps import SCALING_SWEEPS, STATE, Tables
 __all__ = ["SLOTS", "Need", "estimates", "needs", "solve_needs", "uploads"]
 
 FACTOR, BLOCKS, PLAN, SOLVE = "factor", "contribution_blocks", "plan", "solve"
-MOST_RHS = MOST_TOGETHER  # right-hand sides there is room for from the beginning
+MOST_RHS, ROOM = (
+    MOST_TOGETHER,
+    8,
+)  # right-hand sides an LU solves for at once; those there is room for from the beginning
 SLOTS = 16
 
 
@@ -69,7 +72,7 @@ def needs(plan: GpuPlan, nnz: int, entries: int, dtype: np.dtype[Any]) -> dict[s
     for k in range(SCALING_SWEEPS - 1):
         table[f"exponents_{k}"] = (i4, n, PLAN)
     made = {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}
-    return {**made, **solve_needs(plan, dtype, MOST_RHS)}
+    return {**made, **solve_needs(plan, dtype, ROOM)}
 
 
 def solve_needs(plan: GpuPlan, dtype: np.dtype[Any], rhs: int) -> dict[str, Need]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpfront.sparse.gpu.factor_steps import Tables, Tolerances, factor_steps, make_tables
-from warpfront.sparse.gpu.kernels import KERNELS, MOST_TOGETHER, column_tiles
+from warpfront.sparse.gpu.kernels import KERNELS, MOST_TOGETHER, column_tiles, team_columns
 from warpfront.sparse.gpu.schedule import ITEM, PANEL, GpuPlan
 from warpfront.sparse.gpu.step import (
     FEW,
@@ -135,6 +135,11 @@ def row_groups(rhs: int) -> int:
     return -(-rhs // MOST_TOGETHER)
 
 
+def tree_groups(rhs: int) -> int:
+    """Groups of which an item of a tree's sweep takes one."""
+    return -(-rhs // team_columns(rhs))
+
+
 def tile_groups(rhs: int) -> int:
     """Groups of which a strip of a wide front takes one."""
     return -(-rhs // (8 * column_tiles(rhs)))
@@ -152,8 +157,8 @@ def solve_steps(
     sweeps : list
         From `solve_items`.
     dtype : str
-    rhs : {1, 4, 8, 16, 32, 64}
-        Above 4 with `tiles` only.
+    rhs : {1, 8, 16, 32, 64}
+        Of an LU's plan {1, 4}.
     refinements : int
         Steps at most; 0: no residual is computed.
     scaled : bool
@@ -181,6 +186,8 @@ def solve_steps(
         many = 1 if name in ALONE else groups
         if name in TILED:
             numbers, many = (span, rhs, plan.flag_words), tile_groups(rhs)
+        if name == "sweep_forest":
+            many = tree_groups(rhs)
         steps.append(
             Step(name, expression, blocks, threads, shared, items, numbers, dict(rename), before, many)
         )
@@ -189,7 +196,7 @@ def solve_steps(
     forest, taken = getattr(plan, "forest", None), 0
     add("start_solve", 1, 128, (rhs,))
     if forest is not None:
-        steps.append(replace(clear_cells(forest, 0, groups), after=(0,)))
+        steps.append(replace(clear_cells(forest, 0, tree_groups(rhs)), after=(0,)))
     for round_ in range(refinements + 1):
         active = "active" if round_ else None
         source, base, out = ("residual", "best", "candidate") if round_ else ("b", None, "best")
@@ -252,7 +259,7 @@ def _tree_steps(
     """A solve as one launch behind one that clears its cells."""
     refinements, rounds = counts[0], max(counts)
     parts = min(-(-plan.n // TREE_RESIDUAL_ROWS), TREE_PARTS) if refinements else 0
-    words, groups = STATE * rhs, row_groups(rhs)
+    words, groups = STATE * rhs, tree_groups(rhs)
     start = clear_cells(tree, words, groups)
     tickets = (tree.up + tree.down) * (rounds + 1 if parts else 1)
     rename = {"exponents": exponents, "summary": None if plan.pivoting else "summary"}

@@ -8,14 +8,14 @@
 
 using namespace wf;
 
-template <typename T, int R>
+template <typename T, int R, bool Tiles>
 __global__ void __launch_bounds__(kTreeThreads)
     sweep_forest(const Item* tickets, const Item* items, const Front* fronts, const RowList* lists, const i32* list_sources,
                  const i32* below_ind, const T* panels, const T* diagonal, const i32* pivots, T* x, T* z, T* upd,
                  const i32* active, u32* cells, const i64* sizes, i32 begin, i32 count, i32 base, i32 round, i32 forward,
                  i32 cell_words) {
   WF_DYNAMIC_SHARED(memory);
-  __shared__ T work[2 * R * kTreeRows];
+  __shared__ T work[2 * R * (kTreeRows + 4)];
   __shared__ i32 shared_ticket;
   if (active != nullptr && *active == 0) return;
   const int thread = threadIdx.x, warp = thread / kWarp;
@@ -32,13 +32,13 @@ __global__ void __launch_bounds__(kTreeThreads)
     const Item t = tickets[begin + ticket];
     T* panel = reinterpret_cast<T*>(memory);
     if (t.last == 0) {
-      if (forward != 0) forward_item<kTreeThreads, R, kTreeRows>(tree, items[t.front], panel, work);
-      else backward_item<kTreeThreads, R, kTreeRows>(tree, items[t.front], panel, work);
+      if (forward != 0) forward_item<kTreeThreads, R, Tiles>(tree, items[t.front], panel, work);
+      else backward_item<kTreeThreads, R, Tiles>(tree, items[t.front], panel, work);
     } else if (warp < t.last) {
-      T* own = work + warp * 2 * R * kPanel;
+      T* own = work + warp * 2 * R * kPitch;
       panel += warp * kPanel * kTreePitch;
-      if (forward != 0) forward_item<kWarp, R, kPanel>(tree, items[t.front + warp], panel, own);
-      else backward_item<kWarp, R, kPanel>(tree, items[t.front + warp], panel, own);
+      if (forward != 0) forward_item<kWarp, R, Tiles>(tree, items[t.front + warp], panel, own);
+      else backward_item<kWarp, R, Tiles>(tree, items[t.front + warp], panel, own);
     }
     __syncthreads();
   }

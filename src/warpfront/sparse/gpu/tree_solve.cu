@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(256) start_tree(u32* cells, double* state, i64
 }
 
 // counts: tickets forward, backward, residual parts (0: none is computed).
-template <typename T, int R>
+template <typename T, int R, bool Tiles>
 __global__ void __launch_bounds__(kTreeThreads)
     solve_tree(const Item* tickets, const Item* items, const Front* fronts, const RowList* lists, const i32* list_sources,
                const i32* below_ind, const T* panels, const T* diagonal, const i32* pivots, const i32* perm,
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kTreeThreads)
                T* x, T* z, T* upd, double* state, u32* cells, const i64* sizes, i32 up, i32 down, i32 parts, i32 steps,
                i32 rounds, i32 cell_words, double target, double limit) {
   WF_DYNAMIC_SHARED(memory);
-  __shared__ T work[2 * R * kTreeRows];
+  __shared__ T work[2 * R * (kTreeRows + 4)];
   __shared__ double scratch[kMaxWarps];
   __shared__ i32 shared_ticket;
   const i64 n = sizes[0];
@@ -157,13 +157,13 @@ __global__ void __launch_bounds__(kTreeThreads)
       const bool forward = part < up;
       if (t.last == 0) {
         T* panel = reinterpret_cast<T*>(memory);
-        if (forward) forward_item<kTreeThreads, R, kTreeRows>(tree, items[t.front], panel, work);
-        else backward_item<kTreeThreads, R, kTreeRows>(tree, items[t.front], panel, work);
+        if (forward) forward_item<kTreeThreads, R, Tiles>(tree, items[t.front], panel, work);
+        else backward_item<kTreeThreads, R, Tiles>(tree, items[t.front], panel, work);
       } else if (warp < t.last) {
         T* panel = reinterpret_cast<T*>(memory) + warp * kPanel * kTreePitch;
-        T* own = work + warp * 2 * R * kPanel;
-        if (forward) forward_item<kWarp, R, kPanel>(tree, items[t.front + warp], panel, own);
-        else backward_item<kWarp, R, kPanel>(tree, items[t.front + warp], panel, own);
+        T* own = work + warp * 2 * R * kPitch;
+        if (forward) forward_item<kWarp, R, Tiles>(tree, items[t.front + warp], panel, own);
+        else backward_item<kWarp, R, Tiles>(tree, items[t.front + warp], panel, own);
       }
       __syncthreads();
       if (!forward && parts > 0 && thread == 0) add_acq_rel(cells + kDown, 1u);

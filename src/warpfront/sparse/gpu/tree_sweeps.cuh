@@ -5,6 +5,7 @@
 #pragma once
 #include "front.cuh"
 #include "refine_state.cuh"
+#include "tree_tiles.cuh"
 
 namespace wf {
 
@@ -58,8 +59,8 @@ WF_DEVICE void team_wait(const u32* cell, u32 value) {
 }
 
 // z and t: the solved columns; t: the rows below, less what the columns take from them.
-template <int Threads, int R, int Rows, typename T>
-WF_DEVICE void forward_columns(const Tree<T>& tree, const Front& f, const Panel<T>& panel, T (*t)[Rows], T (*y)[Rows]) {
+template <int Threads, int R, int Pitch, typename T>
+WF_DEVICE void forward_columns(const Tree<T>& tree, const Front& f, const Panel<T>& panel, T (*t)[Pitch], T (*y)[Pitch]) {
   const int rank = team_rank<Threads>();
   for (int k0 = 0; k0 < f.width; k0 += kPanel) {
     const int size = min_of(kPanel, f.width - k0);
@@ -93,11 +94,11 @@ WF_DEVICE void forward_columns(const Tree<T>& tree, const Front& f, const Panel<
   }
 }
 
-template <int Threads, int R, int Rows, typename T>
+template <int Threads, int R, bool Tiles, typename T>
 WF_DEVICE void forward_item(const Tree<T>& tree, const Item& item, T* shared_panel, T* work) {
-  constexpr int kEach = (Rows + Threads - 1) / Threads, kAhead = 8;
-  T(*t)[Rows] = reinterpret_cast<T(*)[Rows]>(work);
-  T(*y)[Rows] = t + R;
+  constexpr int kEach = Threads == kWarp ? 1 : 2, kAhead = R == 8 ? 2 : 8, kPitchT = Threads == kWarp ? kPitch : kTreeRows + 4;
+  T(*t)[kPitchT] = reinterpret_cast<T(*)[kPitchT]>(work);
+  T(*y)[kPitchT] = t + R;
   const int rank = team_rank<Threads>();
   for (int s = item.front; s <= item.last; ++s) {
     const Front f = tree.fronts[s];
@@ -141,7 +142,13 @@ WF_DEVICE void forward_item(const Tree<T>& tree, const Item& item, T* shared_pan
       for (int r = 0; r < R; ++r) y[r][k] = t[r][from];
     }
     team_sync<Threads>();
-    forward_columns<Threads, R, Rows>(tree, f, panel, t, y);
+    if constexpr (Tiles)
+      forward_tiles<Threads, R, kPitchT>(f, panel.at, panel.pitch, t, y, [&](int k0, int size) {
+        if (rank < size)
+          for (int r = 0; r < R; ++r) tree.z[r * tree.n + f.first + k0 + rank] = t[r][k0 + rank];
+      });
+    else
+      forward_columns<Threads, R, kPitchT>(tree, f, panel, t, y);
     for (int i = f.width + rank; i < f.rows; i += Threads)
       for (int r = 0; r < R; ++r) tree.upd[r * tree.below + f.map + i - f.width] = t[r][i];
     team_sync<Threads>();
@@ -190,8 +197,8 @@ WF_DEVICE void write_solution(const Tree<T>& tree, i32 at, const T (&v)[R], doub
 }
 
 // Column sums by warps over the rows below (a warp alone: a column a lane), then the diagonal block's inverse.
-template <int Threads, int R, int Rows, typename T>
-WF_DEVICE void backward_columns(const Tree<T>& tree, const Front& f, const Panel<T>& panel, T (*t)[Rows], T (*y)[Rows],
+template <int Threads, int R, int Pitch, typename T>
+WF_DEVICE void backward_columns(const Tree<T>& tree, const Front& f, const Panel<T>& panel, T (*t)[Pitch], T (*y)[Pitch],
                                 double (&largest)[R]) {
   const int rank = team_rank<Threads>(), lane = rank % kWarp, warp = rank / kWarp;
   for (int k0 = (f.width - 1) / kPanel * kPanel; k0 >= 0; k0 -= kPanel) {
@@ -229,11 +236,11 @@ WF_DEVICE void backward_columns(const Tree<T>& tree, const Front& f, const Panel
   }
 }
 
-template <int Threads, int R, int Rows, typename T>
+template <int Threads, int R, bool Tiles, typename T>
 WF_DEVICE void backward_item(const Tree<T>& tree, const Item& item, T* shared_panel, T* work) {
-  constexpr int kEach = (Rows + Threads - 1) / Threads;
-  T(*t)[Rows] = reinterpret_cast<T(*)[Rows]>(work);
-  T(*y)[Rows] = t + R;
+  constexpr int kEach = Threads == kWarp ? 1 : 2, kPitchT = Threads == kWarp ? kPitch : kTreeRows + 4;
+  T(*t)[kPitchT] = reinterpret_cast<T(*)[kPitchT]>(work);
+  T(*y)[kPitchT] = t + R;
   const int rank = team_rank<Threads>();
   double size[R] = {};
   for (int s = item.last; s >= item.front; --s) {
@@ -259,7 +266,17 @@ WF_DEVICE void backward_item(const Tree<T>& tree, const Item& item, T* shared_pa
     }
     cp_async_wait<0>();
     team_sync<Threads>();
-    backward_columns<Threads, R, Rows>(tree, f, panel, t, y, size);
+    if constexpr (Tiles)
+      backward_tiles<Threads, R, kPitchT>(f, panel.at, panel.pitch, t, y, [&](int k0, int columns) {
+        if (rank < columns) {
+          const i64 to = f.first + tree.pivots[2 * (f.first + k0 + rank)];
+          T v[R];
+          for (int r = 0; r < R; ++r) tree.x[r * tree.n + to] = v[r] = t[r][k0 + rank];
+          if (tree.perm != nullptr) write_solution(tree, tree.perm[to], v, size);
+        }
+      });
+    else
+      backward_columns<Threads, R, kPitchT>(tree, f, panel, t, y, size);
   }
   if (tree.state != nullptr)
     for (int r = 0; r < R; ++r) {
