@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import traceback
+from time import perf_counter
+
 import numpy as np
 
 VARIANTS = {  # panels with a common inverse, tiles with which a panel is loaded ahead, most tiles, products in trees
@@ -87,3 +91,36 @@ def compare_strips(factor):
         finally:
             KERNELS["strips"] = kept
     return found
+
+
+def variants(out, solvers, deadline):
+    """Sweeps through wide fronts: level by level of old, by common inverses of 1 to 8 panels, a panel ahead or not."""
+    found = {}
+    keys = ("case118_ieee_K2_it10 S ir0", "case1354_pegase_K2_it10 S ir0", "kkt_3000_1000 S ir0")
+    for key in (*keys, "lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap3d_64 SPD ir0", "lap3d_40 S ir0"):
+        if key not in solvers or perf_counter() > deadline:
+            continue
+        try:
+            if key.endswith("SPD ir0"):
+                found[f"{key} strips"] = compare_strips(solvers[key]._factor)
+                print(key, "strips", found[f"{key} strips"], flush=True)
+            found[key] = compare(solvers[key]._factor)
+            print(key, *(f"\n    {name}: {row}" for name, row in found[key].items()), flush=True)
+        except Exception:
+            traceback.print_exc()
+        (out / "sweeps.json").write_text(json.dumps(found, indent=1))
+
+
+def probe(out, solvers):
+    """Time stamps in the chains of strips that bound two factorisations."""
+    from sparse_gpu_probe import table
+
+    for key, rows, pick in (("lap2d_300 SPD ir0", 64, -1), ("lap3d_40 SPD ir0", 10, -2)):
+        try:
+            factor = solvers[key]._factor
+            factor.refactorize(factor.runner.buffers["original"].copy(), canonical=True)
+            lines = table(factor, rows, pick)
+            (out / f"probe {key}.txt").write_text("\n".join(lines))
+            print(key, *lines[:12], sep="\n", flush=True)
+        except Exception:
+            traceback.print_exc()

@@ -7,6 +7,7 @@ import traceback
 from time import perf_counter
 
 import numpy as np
+import sparse_gpu_sweeps
 from sparse_gpu_cases import carried, errors, kkt, laplacian, ordering
 from sparse_gpu_cudss import Cudss, library
 
@@ -294,41 +295,6 @@ def profile_all(out, solvers, deadline):
     return failed
 
 
-def variants(out, solvers, deadline):
-    """Sweeps through wide fronts: level by level of old, by common inverses of 1 to 8 panels, a panel ahead or not."""
-    from sparse_gpu_sweeps import compare, compare_strips
-
-    found = {}
-    keys = ("case118_ieee_K2_it10 S ir0", "case1354_pegase_K2_it10 S ir0", "kkt_3000_1000 S ir0")
-    for key in (*keys, "lap2d_300 SPD ir0", "lap3d_40 SPD ir0", "lap3d_64 SPD ir0", "lap3d_40 S ir0"):
-        if key not in solvers or perf_counter() > deadline:
-            continue
-        try:
-            if key.endswith("SPD ir0"):
-                found[f"{key} strips"] = compare_strips(solvers[key]._factor)
-                print(key, "strips", found[f"{key} strips"], flush=True)
-            found[key] = compare(solvers[key]._factor)
-            print(key, *(f"\n    {name}: {row}" for name, row in found[key].items()), flush=True)
-        except Exception:
-            traceback.print_exc()
-        (out / "sweeps.json").write_text(json.dumps(found, indent=1))
-
-
-def probe(out, solvers):
-    """Time stamps in the chains of strips that bound two factorisations."""
-    from sparse_gpu_probe import table
-
-    for key, rows, pick in (("lap2d_300 SPD ir0", 64, -1), ("lap3d_40 SPD ir0", 10, -2)):
-        try:
-            factor = solvers[key]._factor
-            factor.refactorize(factor.runner.buffers["original"].copy(), canonical=True)
-            lines = table(factor, rows, pick)
-            (out / f"probe {key}.txt").write_text("\n".join(lines))
-            print(key, *lines[:12], sep="\n", flush=True)
-        except Exception:
-            traceback.print_exc()
-
-
 def line_of(key, entry):
     """One system's figures for the log."""
     mine = entry["ours"]
@@ -392,7 +358,7 @@ def measure(out, cudss, limit):
                     failed += 1
                     traceback.print_exc()
                 (out / "time.json").write_text(json.dumps(record, indent=1, default=str))
-    variants(out, solvers, begun + limit)
+    sparse_gpu_sweeps.variants(out, solvers, begun + limit)
     more = []
     try:
         from sparse_gpu_assembly import record_rows
@@ -407,6 +373,6 @@ def measure(out, cudss, limit):
         failed += 1
         traceback.print_exc()
     failed += profile_all(out, solvers, begun + limit)
-    probe(out, solvers)
+    sparse_gpu_sweeps.probe(out, solvers)
     print(f"time took {perf_counter() - begun:.0f} s, {failed} failed")
     return 1 if failed else 0
