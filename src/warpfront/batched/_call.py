@@ -65,6 +65,8 @@ def run(
         return _device.run(method, variant, a, b, out, (shift, rtol, atol))
     left, right = _host(a, "a"), _host(b, "b")
     problem = problem_of(method, left, right, on_device=False)
+    _check_layout(left)
+    _check_layout(right)
     numbers = checked_numbers(problem.dtype, shift, rtol, atol)
     if variant != "serial" and problem.n:
         plans.plan(problem, variant)  # the limits of a variant are the same everywhere
@@ -83,15 +85,27 @@ def _host(x: Any, name: str) -> Operand:
         raise InvalidValueError(
             f"{name} is a PyTorch tensor in host memory: move it to the GPU, or pass {name}.numpy()"
         )
-    array = np.asarray(x)
-    if not array.flags.c_contiguous:
+    if isinstance(x, np.ma.MaskedArray):
         raise InvalidValueError(
-            f"{name} must be row-major contiguous (no strides, no broadcasting); pass np.ascontiguousarray({name})"
+            f"{name} is a masked array, and masks are not kept: pass {name}.filled(value)"
+        )
+    array = np.asarray(x)
+    if array.ndim == 0:
+        raise InvalidValueError(
+            f"{name} must be an array of NumPy, or of CuPy or PyTorch on the GPU, got {type(x).__name__}"
         )
     if not (array.flags.aligned and array.dtype.isnative):
         raise InvalidValueError(f"{name} must be aligned and of native byte order")
     address = int(array.ctypes.data)
     return Operand(name, array, address, array.nbytes, array.shape, arrays.dtype_name(array.dtype))
+
+
+def _check_layout(operand: Operand) -> None:
+    name, array = operand.name, operand.array
+    if not array.flags.c_contiguous:
+        raise InvalidValueError(
+            f"{name} must be row-major contiguous (no strides, no broadcasting); pass np.ascontiguousarray({name})"
+        )
 
 
 def _host_outputs(p: BatchedProblem, out: Any) -> tuple[Operand, ...]:
@@ -103,6 +117,7 @@ def _host_outputs(p: BatchedProblem, out: Any) -> tuple[Operand, ...]:
             raise InvalidValueError(f"out: {name} must be a writable NumPy array, as the inputs are")
         operand = _host(array, name)
         check_output(operand, *shapes_of(p)[name])
+        _check_layout(operand)
         result.append(operand)
     return tuple(result)
 

@@ -35,9 +35,10 @@ def wanted(typing, rows, row):
 
 @intrinsic
 def exchange(typing, dst, at, row_step, top, count, hits, found, rows):
-    """Exchange row ``top`` with row i, in the lanes whose ``rows`` (int32) is i, for the first ``found`` i of ``hits``.
+    """Exchange row ``top`` with each row i that is among the first ``found`` of ``hits``, where ``rows`` is i.
 
-    ``count`` strips of each row, that of row r from ``at + r * row_step`` on. Eight AVX2 registers of row ``top`` stay while all rows pass.
+    ``rows`` (int32) says for each lane with which. ``count`` strips of a row are exchanged; row r's are from
+    ``at + r * row_step`` on. Eight AVX2 registers of row ``top`` stay while all rows pass.
     """
 
     def code(context, builder, signature, values):
