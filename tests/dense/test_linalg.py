@@ -373,3 +373,24 @@ def test_the_page_prints_what_it_says(capsys):
     code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", page, re.DOTALL).groups()
     exec(compile(code, "docs/dense.md", "exec"), {})
     assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [65, 130, 192, 193, 384])
+def test_one_compiled_call_has_the_bits_of_the_calls_one_by_one(n, dtype):
+    a, b = matrix(n, dtype), matrix(n, dtype, seed=1)[:, :3]
+    batch = np.stack([a, a])
+    assert np.array_equal(solve(a, b), solve(batch, np.stack([b, b]))[1])
+    assert np.array_equal(solve(a, b[:, 0]), lu_factor(a).solve(b[:, 0]))
+    assert np.array_equal(inv(a), inv(batch)[1])
+    assert slogdet(a)[1] == slogdet(batch)[1][1]
+    for wrong in (np.nan, np.inf):
+        bad = a.copy()
+        bad[0, n - 1] = wrong
+        for call in (lambda bad=bad: solve(bad, b), lambda bad=bad: inv(bad), lambda bad=bad: slogdet(bad)):
+            with pytest.raises(errors.NonFiniteError):
+                call()
+    a[:, 7] = 0
+    with pytest.raises(errors.SingularMatrixError):
+        inv(a)
+    assert slogdet(a).logabsdet == -np.inf

@@ -67,7 +67,7 @@ def test_solvers_side_by_side_have_the_bits_of_one_alone():
 
 def test_blas_is_given_back_when_the_last_one_leaves():
     def threads():
-        return [library.get_num_threads() for library in cpu._blas_controller().lib_controllers]
+        return [ask() for ask, _ in cpu._blas_threads()]
 
     before = threads()
     first, second = cpu.single_threaded_blas(), cpu.single_threaded_blas()

@@ -77,7 +77,7 @@ class _SingleThreaded:
                     tell(1)
             self.inside += 1
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         with self.lock:
             self.inside -= 1
             if not self.inside:

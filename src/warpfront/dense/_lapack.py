@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Lapack", "lapack"]
+__all__ = ["Lapack", "addresses", "lapack"]
 
 _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 _REAL = {"float32": ctypes.c_float, "complex64": ctypes.c_float}
@@ -27,6 +27,14 @@ def _routine(name: str, arguments: int, *, lapack: bool) -> Any:
     from warpfront.backend.cpu import routine_address
 
     return ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * arguments))(routine_address(name, lapack=lapack))
+
+
+@cache
+def addresses(dtype: str, *names: str) -> tuple[int, ...]:
+    """Return the addresses of routines of an element type, named without their letter."""
+    from warpfront.backend.cpu import routine_address
+
+    return tuple(routine_address(_PREFIX[dtype] + name, lapack=name.startswith("ge")) for name in names)
 
 
 class Lapack:

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from warpfront.backend.cpu import run_jobs, single_threaded_blas
 from warpfront.dense._lapack import Lapack, lapack
 
-__all__ = ["condition", "factor", "first_zero", "invert", "row_order", "share_jobs", "solve"]
+__all__ = ["condition", "factor", "invert", "row_order", "share_jobs", "solve"]
 
 WHOLE = 384  # up to this order one call of getrf is the faster way
 TINY = 64  # up to this order OpenBLAS never starts a second thread: holding it at one would cost more than the work
+UNSPLIT = 192  # up to this order an inverse is two calls
 RHS_BLOCK = 64  # right-hand sides of one job
 
 
@@ -142,12 +143,6 @@ def condition(lu: NDArray[Any], norm1: float) -> float:
         return lapack(lu.dtype.name).gecon(n, lu.ctypes.data, n, norm1)
 
 
-def first_zero(lu: NDArray[Any]) -> int:
-    """Return the first zero pivot's column, or -1."""
-    zero = np.flatnonzero(lu.diagonal() == 0)
-    return int(zero[0]) if zero.size else -1
-
-
 def solve(lu: NDArray[Any], pivots: NDArray[np.int32], b: NDArray[Any], trans: str, threads: int) -> None:
     """Solve in place for the columns of ``b`` (column-major [n, k], same dtype as ``lu``)."""
     n, count = b.shape
@@ -170,11 +165,18 @@ def solve(lu: NDArray[Any], pivots: NDArray[np.int32], b: NDArray[Any], trans: s
 def invert(lu: NDArray[Any], pivots: NDArray[np.int32], threads: int) -> NDArray[Any]:
     """Return the inverse, column-major, from a factorisation without zero pivots.
 
-    Block columns of ``U^-1 L^-1`` one by one (the rows of ``L^-1`` above a block column are zero and left out), then
-    the interchanges of columns.
+    Small ones at once; else block columns of ``U^-1 L^-1`` (the rows of ``L^-1`` above a block column are zero and
+    left out), then the interchanges of columns.
     """
     n = lu.shape[0]
     order = row_order(pivots)
+    if n <= UNSPLIT:
+        out = np.zeros((n, n), lu.dtype, order="F")
+        out[np.arange(n), order] = 1  # interchanged already: no zeros to leave out, no columns to move
+        with _one_thread(n):
+            lapack(lu.dtype.name).solve_unit_lower(n, n, lu.ctypes.data, n, out.ctypes.data, n)
+            lapack(lu.dtype.name).solve_upper(n, n, lu.ctypes.data, n, out.ctypes.data, n)
+        return out
     call, item, wide = lapack(lu.dtype.name), lu.itemsize, 64 if n <= 1024 else 128
     out = np.zeros((n, n), lu.dtype, order="F")
 
@@ -194,7 +196,7 @@ def invert(lu: NDArray[Any], pivots: NDArray[np.int32], threads: int) -> NDArray
 
 def row_order(pivots: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return ``order`` with ``(P A)[i] = A[order[i]]``."""
-    order = np.arange(pivots.size)
-    for i, other in enumerate(pivots - 1):
-        order[i], order[other] = order[other], order[i]
+    from warpfront.dense import _load_kernels as kernels
+
+    order: NDArray[np.int64] = kernels.row_order(pivots)
     return order

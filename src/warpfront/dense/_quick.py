@@ -13,20 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpfront.backend.cpu import single_threaded_blas
 from warpfront.dense._checks import WORKING, first_bad
+from warpfront.dense._lapack import addresses
+from warpfront.dense._lu_blocked import RHS_BLOCK, UNSPLIT, WHOLE
 from warpfront.dense.factor import EXACT, DenseLU, factor_columns, matrix_threads, valued
 
 __all__ = ["SUSPICION", "determined", "inverted", "solved", "suspicious"]
 
 # Smallest over largest pivot, per row, below which the condition number is estimated.
+LARGEST = {np.dtype(kind).char: float(np.finfo(kind).max) for kind in WORKING}
+TILE = np.uint64(32)  # of the copy by columns
 SUSPICION = {np.dtype(kind).char: 16 * float(np.finfo(kind).eps) for kind in WORKING}
 
 
 def suspicious(factor: DenseLU) -> bool:
     """Whether the pivots give reason for a condition estimate (it costs several solves)."""
-    size = np.abs(factor.lu.diagonal())
-    limit = len(size) * SUSPICION[factor.lu.dtype.char]
-    return bool(size.size) and not float(size.min()) >= limit * float(size.max())
+    finite, least, most = factor.extremes
+    return not finite or not least >= len(factor.lu) * SUSPICION[factor.lu.dtype.char] * most
 
 
 def _order(a: Any) -> int:
@@ -56,6 +60,14 @@ def _solved_small(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any] | None:
     return _fitting(x if b.ndim == 1 else np.ascontiguousarray(x))
 
 
+def _medium(a: NDArray[Any], most: int) -> tuple[Any, ...] | None:
+    """Return what a compiled call for a medium matrix begins with, or None where it is none."""
+    n = len(a)
+    if not EXACT < n <= most or not a.flags.c_contiguous:
+        return None
+    return a.reshape(-1), n, TILE, LARGEST[a.dtype.char]
+
+
 def _fitting(x: NDArray[Any]) -> NDArray[Any] | None:
     return x if first_bad(x) < 0 else None
 
@@ -69,6 +81,15 @@ def solved(a: Any, b: Any) -> NDArray[Any] | None:
         return None
     if n <= EXACT:
         return _solved_small(a, b) if b.size <= EXACT * n else None
+    medium = _medium(a, WHOLE)
+    if medium and b.size <= RHS_BLOCK * n:
+        from warpfront.dense import _whole_kernels as whole
+
+        x, (getrf, getrs) = np.array(b, order="F"), addresses(a.dtype.name, "getrf", "getrs")
+        with single_threaded_blas():
+            columns = x.reshape(-1, order="F")
+            fine = whole.solve_whole(*medium, n * SUSPICION[a.dtype.char], getrf, getrs, columns, b.size // n)
+        return np.ascontiguousarray(x) if fine else None
     factor = _factored(a)
     return None if factor is None else _fitting(factor.solve(b))
 
@@ -80,6 +101,15 @@ def inverted(a: Any) -> NDArray[Any] | None:
         return None
     if n <= EXACT:
         return _solved_small(a, np.eye(n, dtype=a.dtype))
+    medium = _medium(a, UNSPLIT)
+    if medium:
+        from warpfront.dense import _whole_kernels as whole
+
+        out, (getrf, trsm) = np.zeros((n, n), a.dtype, order="F"), addresses(a.dtype.name, "getrf", "trsm")
+        with single_threaded_blas():
+            flat = out.reshape(-1, order="F")
+            fine = whole.invert_whole(*medium, n * SUSPICION[a.dtype.char], getrf, trsm, flat)
+        return out if fine else None
     factor = _factored(a)
     return None if factor is None else _fitting(factor.inv())
 
@@ -93,6 +123,13 @@ def determined(a: Any) -> tuple[Any, float, Any] | None:
         from warpfront.dense import _pivot_kernels as kernels
 
         plain, *product = kernels.determinant_unblocked(np.array(a, order="F").reshape(-1, order="F"), n)
+        return _in_range(valued(a.dtype, *product)) if plain else None
+    medium = _medium(a, WHOLE) if a.dtype.kind != "c" else None
+    if medium:
+        from warpfront.dense import _whole_kernels as whole
+
+        with single_threaded_blas():
+            plain, *product = whole.determinant_whole(*medium, *addresses(a.dtype.name, "getrf"))
         return _in_range(valued(a.dtype, *product)) if plain else None
     factor = factor_columns(a, "partial", matrix_threads(n))
     return _in_range(factor.scaled_product()) if factor is not None and factor.column < 0 else None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from warpfront.backend import settings
 from warpfront.backend.cpu import run_jobs
 from warpfront.dense import _lu_blocked as cpu
-from warpfront.dense._checks import first_bad, working_matrix
+from warpfront.dense._checks import working_matrix
 from warpfront.dense.records import SignLog
 from warpfront.errors import InvalidValueError, NonFiniteError, SingularMatrixError, Status
 
@@ -58,7 +58,16 @@ class DenseLU:
     @cached_property
     def overflowed(self) -> bool:
         """Whether a pivot is infinite or NaN though the matrix was finite: its factors do not fit its type."""
-        return bool(self.lu.size) and first_bad(self.lu.diagonal()) >= 0
+        return not self.extremes[0]
+
+    @cached_property
+    def extremes(self) -> tuple[bool, float, float]:
+        """Whether all pivots are finite, and the smallest and largest absolute one; 1 and 1 of none."""
+        if not self.lu.size:
+            return True, 1.0, 1.0
+        from warpfront.dense import _load_kernels as kernels
+
+        return kernels.look(self.lu.reshape(-1, order="F"), len(self.lu))[1:]  # type: ignore[no-any-return]
 
     @cached_property
     def rcond(self) -> float:
@@ -299,7 +308,9 @@ def _factored(lu: NDArray[Any], norm1: float, pivoting: str, threads: int) -> De
     n = lu.shape[0]
     if pivoting == "partial" and n > EXACT:
         pivots = cpu.factor(lu, threads)
-        return DenseLU(lu, pivots, None, norm1, cpu.first_zero(lu))
+        from warpfront.dense import _load_kernels
+
+        return DenseLU(lu, pivots, None, norm1, int(_load_kernels.look(lu.reshape(-1, order="F"), n)[0]))
     from warpfront.dense import _pivot_kernels as kernels
 
     pivots, columns = np.zeros(n, np.int32), np.zeros(n, np.int32)
