@@ -30,6 +30,14 @@ def pytest_sessionstart(session):
             )
 
 
+def _without_gpu_for_torch():
+    try:
+        import torch
+    except ImportError:
+        return "needs PyTorch (extra torch)"
+    return "" if torch.cuda.is_available() else "needs an NVIDIA GPU that PyTorch sees"
+
+
 def _without_gpu():
     try:
         import cupy
@@ -44,9 +52,14 @@ def _without_gpu():
 
 def pytest_collection_modifyitems(items):
     """Skip, with the reason, the tests whose machine this is not."""
-    lacking = {"cuda": _without_gpu, "simt": lambda: "" if shutil.which("g++") else "needs g++"}
-    for mark, reason_of in lacking.items():
-        marked = [item for item in items if item.get_closest_marker(mark)]
+    lacking = {
+        ("cuda", None): _without_gpu,
+        ("cuda", "torch"): _without_gpu_for_torch,
+        ("simt", None): lambda: "" if shutil.which("g++") else "needs g++",
+    }
+    for (name, library), reason_of in lacking.items():
+        marks = [(item, item.get_closest_marker(name)) for item in items]
+        marked = [item for item, mark in marks if mark and mark.kwargs.get("by") == library]
         reason = reason_of() if marked else ""
         for item in marked if reason else ():
             item.add_marker(pytest.mark.skip(reason=reason))

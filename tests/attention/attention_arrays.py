@@ -8,21 +8,19 @@ import pytest
 from warpfront.attention import _reference
 
 NO_TORCH = importlib.util.find_spec("torch") is None
+CUDA = pytest.mark.cuda(by="torch")
 TORCH = pytest.mark.skipif(NO_TORCH, reason="needs PyTorch (extra torch)")
 BACKENDS = (
     "numpy",
     pytest.param("torch", marks=TORCH),
-    pytest.param("cuda", marks=(TORCH, pytest.mark.cuda)),
+    pytest.param("cuda", marks=(TORCH, CUDA)),
 )
 # (backend, type): NumPy has no bfloat16 of its own.
 KINDS = (
     ("numpy", "float32"),
     ("numpy", "float16"),
     pytest.param("torch", "bfloat16", marks=TORCH),
-    *(
-        pytest.param("cuda", kind, marks=(TORCH, pytest.mark.cuda))
-        for kind in ("float32", "float16", "bfloat16")
-    ),
+    *(pytest.param("cuda", kind, marks=(TORCH, CUDA)) for kind in ("float32", "float16", "bfloat16")),
 )
 
 

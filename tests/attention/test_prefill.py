@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from attention_arrays import BACKENDS, KINDS, TORCH, bits, errors, give, heads_of, judge, settle, take
+from attention_arrays import BACKENDS, CUDA, KINDS, TORCH, bits, errors, give, heads_of, judge, settle, take
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -165,6 +165,26 @@ def test_hidden_keys_are_never_read(backend, kind, poison):
         assert np.array_equal(lse[0][:, blind], clean_lse[0][:, blind])
         if np.isnan(poison):
             assert np.isnan(out[0, ~blind]).all()
+
+
+@CUDA
+@TORCH
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (8, 2), (3, 1)])
+def test_hidden_keys_spoil_nothing_where_cudnn_runs(heads, kv_heads, poison):
+    """One value of one key, anywhere in a tile: rows before it are right, rows that see it say so in its column."""
+    q, k, v = normal(8, (1, 300, heads, 64), (1, 300, kv_heads, 64), (1, 300, kv_heads, 64))
+    right = take(prefill(*(give("cuda", x, "bfloat16") for x in (q, k, v)), causal=True, algorithm="triton"))
+    for key in (0, 5, 63, 64, 100, 127, 150, 191, 255, 299):
+        dirty = v.copy()
+        dirty[0, key, 0, 3] = poison
+        tensors = (give("cuda", x, "bfloat16") for x in (q, k, dirty))
+        out = take(prefill(*tensors, causal=True, algorithm="cudnn"))
+        assert np.abs(out[0, :key] - right[0, :key]).max(initial=0.0) <= 0.03
+        seen = out[0, key:, : heads // kv_heads, 3]
+        assert (np.isnan(seen) if np.isnan(poison) else seen == poison).all()
+        rest = np.delete(out[0, key:, : heads // kv_heads], 3, axis=-1)
+        assert np.isfinite(rest).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -5,7 +5,7 @@ import pytest
 from warpfront.attention import PagedKVCache, decode
 from warpfront.errors import InvalidValueError, NotSupportedError
 
-pytestmark = pytest.mark.cuda
+pytestmark = pytest.mark.cuda(by="torch")
 
 
 def filled(lengths, kv_heads=2, head_dim=64, page_size=16):

@@ -213,6 +213,7 @@ def main():
     parser.add_argument("--built", action="store_true", help="the check phase has compiled the variants")
     parser.add_argument("--only", default="", help="run one variant by descriptor, in this process")
     parser.add_argument("--flex", action="store_true", help="also FlexAttention: it compiles for 30 s")
+    parser.add_argument("--sections", default="", help="only these, by name and with commas")
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--seconds", type=float, default=None)
     options = parser.parse_args()
@@ -229,8 +230,11 @@ def main():
     options.device = "cpu" if options.dry else "cuda"
     options.cc = 90 if options.dry else int("".join(map(str, torch.cuda.get_device_capability())))
     failed, done = [], {}
+    wanted = set(filter(None, options.sections.split(",")))
 
     def section(name, work, *arguments):
+        if wanted and name not in wanted:
+            return
         try:
             done[name] = work(*arguments)
         except Exception:  # a failed section must not cost the rest
@@ -243,14 +247,16 @@ def main():
         import attention_check as check
 
         seconds = options.seconds or 145
-        running = {} if options.dry else start_checks(options.out, options.quick)
+        running = {}
+        if not options.dry and (not wanted or "checks" in wanted):
+            running = start_checks(options.out, options.quick)
         section("correctness", correctness, options, seconds - 45)
         if not options.dry:
             section("repeats", check.repeats, options.device)
             section("containment", check.containment, options.device)
             section("leak", check.leak, options.device)
             section("far_pages", check.far_pages, options.device)
-        if not options.quick:
+        if wanted or not options.quick:
             section("descriptors", descriptors, options)
             section("build", times.build, options, seconds - 15 - (perf_counter() - STARTED))
         section("checks", finish_checks, running, options.out, seconds - (perf_counter() - STARTED))

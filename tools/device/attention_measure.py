@@ -169,10 +169,12 @@ def decode_tiles(case: DecodeCase) -> list[decoding.DecodeTile]:
     shapes = (
         (64, 4, 2, True),
         (64, 4, 2, False),
-        (32, 1, 2, True),
+        (64, 4, 3, True),
+        (64, 8, 2, True),
         (32, 2, 2, True),
-        (64, 2, 2, True),
-        (128, 4, 2, True),
+        (32, 2, 3, True),
+        (32, 4, 3, True),
+        (32, 4, 4, True),
     )
     return [tile(n, warps, stages, "", dependent) for n, warps, stages, dependent in shapes]
 
@@ -181,8 +183,8 @@ def decode_tiles(case: DecodeCase) -> list[decoding.DecodeTile]:
 DESCRIPTOR_TILES = ((64, 64, 4, 3), (128, 128, 8, 2), (128, 64, 4, 2))
 
 
-CUTS = ((128, 64), (256, 128), (512, 64), (512, 128))
-CUT_TILES = ((32, 1, 2), (64, 4, 2), (64, 2, 2), (128, 8, 2))
+CUTS = ((128, 256), (256, 128), (512, 64), (1024, 32))
+CUT_TILES = ((64, 4, 2), (64, 4, 3), (32, 4, 3))
 
 
 def cut_cases() -> list[DecodeCase]:
@@ -200,7 +202,7 @@ def cut_cases() -> list[DecodeCase]:
 
 
 def cut_tiles(_case: DecodeCase) -> list[decoding.DecodeTile]:
-    return [decoding.DecodeTile(*shape) for shape in CUT_TILES]
+    return [decoding.DecodeTile(*shape, "", True) for shape in CUT_TILES]
 
 
 # ------------------------------------------------------------------ compiling beside one another, without the GPU

@@ -185,6 +185,9 @@ def run_cudnn(
     """Run cuDNN's kernel through torch; arguments as `warpfront.attention._triton_prefill.run_prefill`.
 
     SDPA allocates its result. Where nobody else has ``out`` yet (``fresh``), it takes over that memory; else it is copied.
+
+    Under a diagonal cuDNN lets a value that is not finite reach rows that do not see it. A second launch looks for rows
+    that are not numbers, a sixteenth of all, and has the own kernel compute the tiles where it finds one.
     """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -199,18 +202,23 @@ def run_cudnn(
         out.set_(result.transpose(1, 2))
     else:
         out.copy_(result.transpose(1, 2))
+    if problem.causal:
+        tile = default_prefill_tile(problem, _shared_bytes(device_cc(q)), narrow=device_cc(q)[0] == 10)
+        run_prefill(problem, q, k, v, bias, cu_q, cu_k, out, lse, tile=tile, repair=True)
 
 
 TRITON = Path("triton", run_triton, "own kernel: online softmax over tiles, every option")
 CUDNN = Path(
-    "cudnn", run_cudnn, "cuDNN through torch's SDPA; values that are not finite may reach rows before them"
+    "cudnn",
+    run_cudnn,
+    "cuDNN through torch's SDPA; rows that a hidden value spoils are made by the own kernel",
 )
 
 
 def _paths(problem: PrefillProblem, cc: tuple[int, int] | None) -> tuple[Path, ...]:
-    """Both paths, the faster one first; the own one where nothing within twice or half the length was measured."""
+    """Both paths, the faster one first; the own one where nothing within four times or a quarter of the length was."""
     row = None if cc is None else measured(problem, cc)
-    if row is None or not row.length <= 2 * problem.k_len <= 4 * row.length or row.kind != kind_of(problem):
+    if row is None or not row.length <= 4 * problem.k_len <= 16 * row.length or row.kind != kind_of(problem):
         return TRITON, CUDNN
     return (CUDNN, TRITON) if 0.0 < row.cudnn_us < row.triton_us else (TRITON, CUDNN)
 

@@ -134,7 +134,7 @@ def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
         key_tile=KEY_TILE,
         has_left=problem.left >= 0,
         soft_cap=problem.soft_cap > 0.0,
-        prescale=problem.soft_cap > 0.0 or problem.scale <= 0.0,
+        prescale=problem.dtype == "float32" or problem.soft_cap > 0.0 or problem.scale <= 0.0,
         lse=problem.return_lse or problem.max_parts > 1,
         precision="ieee",
         policy=tile.policy,

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from warpfront.attention._triton_prefill_kernels import LN2, LOG2E, fold, tanh
+from warpfront.attention._triton_number_kernels import LN2, add_values, capped, fold, quotient
 
 
 @triton.jit
@@ -56,10 +56,8 @@ def scores_of(q_tile, keys, start, bounds, at, window, scores, S: tl.constexpr):
         product = tl.sum(tl.dot(q_parts, k_parts, input_precision=S.precision), 0)
     else:
         product = tl.dot(q_tile, keys.T, input_precision=S.precision)
-    if S.soft_cap:
-        product = tanh(product * (scores[0] / scores[1])) * (scores[1] * LOG2E)
-    elif S.prescale:
-        product = product * scores[2] + product * scores[3]
+    if S.prescale:
+        product = capped(product, scores, S)
     seen = ((columns >= bounds[0]) & (columns < bounds[1]))[None, :]
     if S.q_len > 1:
         seen = seen & (columns[None, :] <= at[:, None])
@@ -92,10 +90,7 @@ def walk_pages(q_tile, arrays, bounds, at, window, strides, scores, PART: tl.con
             if PART == 2:
                 clean = tl.where(wide == float("inf"), 1.0, tl.where(wide == float("-inf"), -1.0, 0.0))
             values = clean.to(values.dtype)
-        if S.precise:
-            acc += tl.dot(weights, values, input_precision=S.precision)
-        else:
-            acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=S.precision)
+        acc = add_values(acc, weights, values, S)
     return acc, top, total
 
 
@@ -154,7 +149,7 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
     places = out + rows_out[:, None] + elements[None, :]
     if S.partial:  # sums as they are, with what they are relative to: an LSE in float32 would lose digits
         under = tl.full([S.block_m], 1.0, tl.float32)
-    result = tl.where(empty[:, None], 0.0, acc / under[:, None])
+    result = tl.where(empty[:, None], 0.0, quotient(acc, under[:, None], S))
     tl.store(places, result.to(out.dtype.element_ty), mask=inside)
     if S.lse:
         rows_lse = part.to(tl.int64) * strides[4][0] + sequence * strides[4][1]
@@ -168,7 +163,7 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
     if S.q_len > 1:  # noqa: SIM102 - the one is known to the compiler, the other is not
         if tl.max(tl.max(((acc != acc) & inside).to(tl.int32), 1), 0) > 0:
             acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 0, S)
-            result = tl.where(empty[:, None], 0.0, acc / under[:, None])
+            result = tl.where(empty[:, None], 0.0, quotient(acc, under[:, None], S))
             tl.store(places, result.to(out.dtype.element_ty), mask=inside)
             acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 2, S)
             endless = tl.where(acc > 0, float("inf"), float("-inf"))

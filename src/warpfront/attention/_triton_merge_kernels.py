@@ -2,7 +2,7 @@
 
 Parts are taken `CHUNK` at a time: the sum within a chunk has a shape that is compiled in, the chunks follow one another,
 so that the bits depend on a row's own number of parts and not on how many the launch has room for. A part whose LSE is
--inf is not read, whatever its memory holds. Rows do not depend on one another.
+-inf is left out, whatever its memory holds. Rows do not depend on one another.
 """
 
 import triton
@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_wait
 
 from warpfront.attention._triton_decode_kernels import part_span
-from warpfront.attention._triton_prefill_kernels import LN2, LOG2E, power
+from warpfront.attention._triton_number_kernels import LN2, LOG2E, power, quotient
 
 
 @triton.jit
@@ -22,8 +22,6 @@ def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constex
     With ``S.pairs`` part_lse holds maximum (base 2) and sum of a part, and parts are not divided by the sum.
     """
     strides = (steps[0:4], steps[4:8], steps[8:11], steps[11:14])
-    if S.dependent:
-        gdc_wait()
     head = (tl.program_id(0) % sizes[1]).to(tl.int64)
     token = (tl.program_id(0) // sizes[1] % sizes[0]).to(tl.int64)
     batch = tl.program_id(0) // sizes[1] // sizes[0]
@@ -32,6 +30,8 @@ def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constex
     if S.by_length:
         length = tl.load(lengths + batch)
         count = tl.maximum(1, tl.cdiv(length, part_span(length, S)))
+    if S.dependent:  # lengths are older than the parts, which are complete from here on
+        gdc_wait()
     lse_row = part_lse + sequence * strides[1][1] + token * strides[1][2] + head * strides[1][3]
     row = parts + sequence * strides[0][1] + token * strides[0][2] + head * strides[0][3]
     every = tl.arange(0, S.all_parts).to(tl.int64)
@@ -47,6 +47,7 @@ def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constex
         place = index.to(tl.int64)
         exponent = tl.load(lse_row + place * strides[1][0], mask=index < count, other=float("-inf"))
         filled = (exponent != float("-inf"))[:, None]
+        there = (index < count)[:, None]  # not filled: the load would wait for the one before
         if S.pairs:
             weight = power(exponent - against, S)
             share = tl.load(lse_row + place * strides[1][0] + 1, mask=index < count, other=0.0) * weight
@@ -54,14 +55,15 @@ def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constex
             weight = power((exponent - against) * LOG2E, S)
             share = weight
         if S.block_d != S.head_dim:
-            filled = filled & (elements < S.head_dim)[None, :]
-        partial = tl.load(row + place[:, None] * strides[0][0] + elements[None, :], mask=filled, other=0.0)
-        acc += tl.sum(partial.to(tl.float32) * weight[:, None], 0)
+            there = there & (elements < S.head_dim)[None, :]
+        partial = tl.load(row + place[:, None] * strides[0][0] + elements[None, :], mask=there, other=0.0)
+        partial = tl.where(filled, partial.to(tl.float32), 0.0)
+        acc += tl.sum(partial * weight[:, None], 0)
         total += tl.sum(share, 0)
     empty = total == 0.0
     under = tl.where(empty, 1.0, total)
     places = out + sequence * strides[2][0] + token * strides[2][1] + head * strides[2][2] + elements
-    result = tl.where(empty, 0.0, acc / under)
+    result = tl.where(empty, 0.0, quotient(acc, under, S))
     tl.store(places, result.to(out.dtype.element_ty), mask=elements < S.head_dim)
     if S.lse:
         value = against * LN2 + tl.log2(under) * LN2 if S.pairs else against + tl.log2(under) * LN2

@@ -53,6 +53,7 @@ class PrefillSpec:
     contain: bool
     precision: str
     precise: bool
+    repair: int
 
 
 def power_of_two(value: int) -> int:
@@ -60,7 +61,9 @@ def power_of_two(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
-def prefill_spec(problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, ...], ...]) -> PrefillSpec:
+def prefill_spec(
+    problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, ...], ...], *, repair: bool = False
+) -> PrefillSpec:
     """Return the instantiation for a problem.
 
     Parameters
@@ -69,10 +72,13 @@ def prefill_spec(problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, 
     tile : Tile
     strides : tuple of tuples of int
         (sequence, row, head) of q, k, v, out in elements.
+    repair : bool
+        See `run_prefill`.
     """
     ragged = problem.right >= 0 or problem.varlen or problem.k_len % tile.block_n != 0
-    # Scores that are more than products must be made of every tile.
-    made = problem.soft_cap > 0.0 or problem.bias_shape is not None or problem.scale <= 0.0
+    precise = problem.dtype == "float32"
+    # Scores that are more than products must be made of every tile; in float32 the largest has exponent 0 then, not nearly.
+    made = precise or problem.soft_cap > 0.0 or problem.bias_shape is not None or problem.scale <= 0.0
     return PrefillSpec(
         block_m=tile.block_m,
         block_n=tile.block_n,
@@ -92,15 +98,25 @@ def prefill_spec(problem: PrefillProblem, tile: Tile, strides: tuple[tuple[int, 
         ragged=ragged,
         contain=ragged or problem.left >= 0 or problem.bias_shape is not None,
         precision="ieee",
-        precise=problem.dtype == "float32",
+        precise=precise,
+        repair=repair_step(problem.group) if repair else 0,
     )
 
 
+def repair_step(group: int) -> int:
+    """Return how many rows apart a look for spoilt ones must be: a step of the tensor cores has 16 rows and heads."""
+    return 16 // group if group in (1, 2, 4, 8) else 1
+
+
 def score_constants(scale: float, soft_cap: float) -> tuple[float, float, float, float]:
-    """Return scale, soft cap, scale times log2 e in float32, and what that rounding lost."""
-    exact = scale / log(2.0)
-    near = float(np.float32(exact))
-    return scale, soft_cap, near, exact - near
+    """Return the factor of products, the soft cap in base 2 (0: none), each in float32 and followed by what that lost.
+
+    With a cap the factor is ``scale / soft_cap``; without one ``scale log2 e``.
+    """
+    inner = scale / soft_cap if soft_cap > 0.0 else scale / log(2.0)
+    outer = soft_cap / log(2.0)
+    near, cap = float(np.float32(inner)), float(np.float32(outer))
+    return near, inner - near, cap, outer - cap
 
 
 def why_no_descriptors(
@@ -201,6 +217,7 @@ def run_prefill(
     lse: Any,
     *,
     tile: Tile | None = None,
+    repair: bool = False,
 ) -> None:
     """Queue the kernel on torch's current stream.
 
@@ -219,6 +236,8 @@ def run_prefill(
         Written with ``problem.return_lse``.
     tile : Tile or None
         ``None`` takes the measured table's.
+    repair : bool
+        ``out`` holds another kernel's results; only tiles in which that left what is not a number are computed anew.
     """
     if problem.total_q == 0 or problem.batch == 0 or problem.q_len == 0:
         return
@@ -228,7 +247,7 @@ def run_prefill(
     chosen = tile or default_tile(problem)
     if chosen.descriptors and why_no_descriptors(problem, strides, k, v):
         chosen = replace(chosen, descriptors=False)
-    spec = prefill_spec(problem, chosen, strides)
+    spec = prefill_spec(problem, chosen, strides, repair=repair)
     grid, arguments = launch_arguments(problem, spec, strides, (q, k, v, bias, out, lse, cu_q, cu_k))
     _triton_prefill_kernels.prefill_kernel[grid](*arguments, num_warps=chosen.warps, num_stages=chosen.stages)
 
@@ -240,7 +259,7 @@ def default_tile(problem: PrefillProblem, shared_bytes: int = 99 << 10, *, narro
     compile the masked walk.
     """
     if problem.dtype == "float32":
-        return Tile(32, 32, 4, 1)
+        return Tile(32 if problem.head_dim <= 128 else 16, 32, 4, 1)
     if narrow:
         return Tile(32, 32 if problem.head_dim > 128 else 64, 4, 2)
     if problem.head_dim > 128:

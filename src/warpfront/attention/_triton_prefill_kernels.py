@@ -17,39 +17,7 @@ Literature: Dao, FlashAttention-2 (2023); Milakov and Gimelshein, Online normali
 import triton
 import triton.language as tl
 
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
-
-
-@triton.jit
-def tanh(x):
-    """Hyperbolic tangent of any float32: by the exponential of -2 |x|, by its series where that would cancel."""
-    magnitude = tl.abs(x)
-    decay = tl.exp2(magnitude * (-2.0 * LOG2E))
-    far = (1.0 - decay) / (1.0 + decay)
-    square = x * x
-    near = magnitude * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 + square * (-17.0 / 315.0))))
-    result = tl.where(magnitude < 0.15, near, far)
-    return tl.where(x < 0.0, -result, result)
-
-
-@triton.jit
-def power(x, S: tl.constexpr):
-    """2 to the x. In float32 problems by a polynomial of degree 7 on [-1/2, 1/2], as good as the type; else the unit's."""
-    if S.precise:
-        x = tl.where(x < -150.0, -150.0, x)  # 0 in the end; not -inf, which would leave no fraction
-        whole = tl.floor(x + 0.5)
-        f = x - whole
-        p = 1.5252734e-05 * f + 1.5403530e-04
-        p = p * f + 1.3333558e-03
-        p = p * f + 9.6181291e-03
-        p = p * f + 5.5504109e-02
-        p = p * f + 2.4022651e-01
-        p = p * f + 6.9314718e-01
-        result = (p * f + 1.0) * tl.exp2(whole)
-    else:
-        result = tl.exp2(x)
-    return result
+from warpfront.attention._triton_number_kernels import LN2, LOG2E, add_values, capped, fold, quotient
 
 
 @triton.jit
@@ -78,16 +46,37 @@ def key_tile(pointer, descriptor, where, start, length, strides, WHOLE: tl.const
 
 
 @triton.jit
+def products(q_tile, arrays, where, rows, start, lens, strides, WHOLE: tl.constexpr, S: tl.constexpr):
+    """Products of the program's queries and keys ``start`` and on.
+
+    In float32 problems in sums of 16, as plain code's library has short chains too; queries are read again for each.
+    """
+    if S.precise:
+        keys = start + tl.arange(0, S.block_n)
+        product = tl.full([S.block_m, S.block_n], 0.0, tl.float32)
+        for first in tl.range(0, S.head_dim, 16):
+            columns = first + tl.arange(0, 16)
+            some = (columns < S.head_dim)[None, :]
+            q_places = arrays[5] + rows.to(tl.int64)[:, None] * strides[0][1] + columns[None, :]
+            k_places = arrays[0] + keys.to(tl.int64)[:, None] * strides[1][1] + columns[None, :]
+            q_part = tl.load(q_places, mask=(rows < lens[0])[:, None] & some, other=0.0)
+            k_part = tl.load(k_places, mask=(keys < lens[1])[:, None] & some, other=0.0)
+            product += tl.dot(q_part, k_part.T, input_precision=S.precision, max_num_imprecise_acc=1)
+    else:
+        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], WHOLE, S)
+        product = tl.dot(q_tile, keys.T, input_precision=S.precision)
+    return product
+
+
+@triton.jit
 def score_tile(product, bias, rows, start, at, lens, strides, scores, MASKED: tl.constexpr, S: tl.constexpr):
     """Turn products q k into scores in base 2 (or products, where the exponent scales them), hidden keys -inf.
 
     ``at`` is the first row's diagonal key, ``lens`` (queries, keys, left, right) of the sequence.
     """
     columns = start + tl.arange(0, S.block_n)
-    if S.soft_cap:
-        product = tanh(product * (scores[0] / scores[1])) * (scores[1] * LOG2E)
-    elif S.prescale:
-        product = product * scores[2] + product * scores[3]
+    if S.prescale:
+        product = capped(product, scores, S)
     if MASKED:
         seen = (columns < lens[1])[None, :]
         if S.has_right:
@@ -106,29 +95,6 @@ def score_tile(product, bias, rows, start, at, lens, strides, scores, MASKED: tl
 
 
 @triton.jit
-def fold(product, top, total, scores, FINITE: tl.constexpr, S: tl.constexpr):
-    """One step of the running softmax: weights of a tile, the factor of what came before, new maximum and sum."""
-    if S.prescale:
-        higher = tl.maximum(top, tl.max(product, 1))
-        against = higher
-        if not FINITE:
-            against = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = power(product - against[:, None], S)
-    else:
-        factor = scores[2]
-        higher = tl.maximum(top, tl.max(product, 1) * factor)
-        against = higher
-        if not FINITE:
-            against = tl.where(higher == float("-inf"), 0.0, higher)
-        exponent = product * factor - against[:, None]
-        if S.precise:  # what the factor lost in rounding
-            exponent += tl.where(product == float("-inf"), 0.0, product * scores[3])
-        weights = power(exponent, S)
-    shrink = tl.exp2(top - against)
-    return weights, shrink, higher, total * shrink + tl.sum(weights, 1)
-
-
-@triton.jit
 def walk(
     state, q_tile, arrays, where, rows, bounds, lens, strides, scores, MASKED: tl.constexpr, S: tl.constexpr
 ):
@@ -139,8 +105,7 @@ def walk(
     """
     acc, top, total = state
     for start in tl.range(bounds[0], bounds[1], S.block_n, num_stages=S.stages):
-        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], MASKED == 0, S)
-        product = tl.dot(q_tile, keys.T, input_precision=S.precision)
+        product = products(q_tile, arrays, where, rows, start, lens, strides, MASKED == 0, S)
         if MASKED == 2:
             if start >= bounds[2]:
                 product = score_tile(
@@ -152,10 +117,7 @@ def walk(
             )
         weights, shrink, top, total = fold(product, top, total, scores, MASKED == 0 and not S.bias, S)
         values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], MASKED == 0, S)
-        if S.precise:  # tile by tile: one long chain of sums would show beside plain code
-            acc = acc * shrink[:, None] + tl.dot(weights, values, input_precision=S.precision)
-        else:
-            acc = tl.dot(weights.to(values.dtype), values, acc * shrink[:, None], input_precision=S.precision)
+        acc = add_values(acc * shrink[:, None], weights, values, S)
     return acc, top, total
 
 
@@ -163,15 +125,16 @@ def walk(
 def careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, PART: tl.constexpr, S: tl.constexpr):
     """As `walk` over all tiles, for values that are not finite and reach only the rows that see their key.
 
-    PART 0 is the result without such values; 1 counts the visible ones that are not a number, 2 sums the signs of the
-    infinite ones. One at a time, because three accumulators would not fit into registers.
+    PART 0 is the accumulator without such values, by the operations of `walk` in their order, so that the other elements
+    keep their bits (maximum and sum are `walk`'s: values do not touch them, and another compilation may sum in another
+    order); 1 counts the visible ones that are not a number, 2 sums the signs of the infinite ones. One at a time, because
+    three accumulators would not fit into registers.
     """
     top = tl.full([S.block_m], float("-inf"), tl.float32)
     total = tl.full([S.block_m], 0.0, tl.float32)
     acc = tl.full([S.block_m, S.block_d], 0.0, tl.float32)
     for start in tl.range(bounds[0], bounds[1], S.block_n, num_stages=1):
-        keys = key_tile(arrays[0], arrays[3], where[0], start, lens[1], strides[1], False, S)
-        product = tl.dot(q_tile, keys.T, input_precision=S.precision)
+        product = products(q_tile, arrays, where, rows, start, lens, strides, False, S)
         product = score_tile(product, arrays[2], rows, start, where[2], lens, strides[4], scores, True, S)
         values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], False, S)
         wide = values.to(tl.float32)
@@ -184,8 +147,8 @@ def careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, PART: tl
             clean = tl.where(wide != wide, 1.0, 0.0)
             if PART == 2:
                 clean = tl.where(wide == float("inf"), 1.0, tl.where(wide == float("-inf"), -1.0, 0.0))
-        acc = tl.dot(weights.to(values.dtype), clean.to(values.dtype), acc, input_precision=S.precision)
-    return acc, top, total
+        acc = add_values(acc, weights, clean.to(values.dtype), S)
+    return acc
 
 
 @triton.jit
@@ -226,7 +189,7 @@ def store_tile(acc, top, total, out, lse, rows, length, strides, scores, S: tl.c
     if S.block_d != S.head_dim:
         inside = inside & (columns < S.head_dim)[None, :]
     empty = total == 0.0  # a row that sees a key has a sum of at least one
-    result = tl.where(empty[:, None], 0.0, acc / tl.where(empty, 1.0, total)[:, None])
+    result = tl.where(empty[:, None], 0.0, quotient(acc, tl.where(empty, 1.0, total)[:, None], S))
     places = out + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :]
     tl.store(places, result.to(out.dtype.element_ty), mask=inside)
     if S.lse:
@@ -244,13 +207,25 @@ def overwrite(value, chosen, out, rows, length, strides, S: tl.constexpr):
 
 
 @triton.jit
+def spoilt_rows(out, first, length, strides, S: tl.constexpr):
+    """Whether another kernel's results of this tile, every ``S.repair``-th row of them, hold what is not a number.
+
+    A weight of zero times such a value spoils all rows of a step of the tensor cores, which has 16, or 16 heads and rows.
+    """
+    rows = first + tl.arange(0, S.block_m // S.repair) * S.repair
+    columns = tl.arange(0, S.block_d)
+    inside = (rows < length)[:, None] & (columns < S.head_dim)[None, :]
+    there = tl.load(out + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :], mask=inside, other=0.0)
+    return tl.max(tl.max((there != there).to(tl.int32), 1), 0)
+
+
+@triton.jit
 def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
     """See the module.
 
     ``k_rows`` and ``v_rows`` are descriptors of k and v or None, ``extra`` is (bias, cumulated lengths of queries, of keys),
     ``steps`` the strides (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, ``sizes``
-    (queries, keys, heads, group, left, right, rows of LSE), ``scores`` (scale, soft cap, scale times log2 e and its
-    rounding error).
+    (queries, keys, heads, group, left, right, rows of LSE), ``scores`` what `score_constants` returns.
     """
     strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:12], steps[12:16])
     q_len = sizes[0]
@@ -299,9 +274,13 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
     bias = q  # stands for what is not there
     if S.bias:
         bias = extra[0] + sequence * strides[4][0] + head.to(tl.int64) * strides[4][1]
-    arrays = (k + k_place, v + v_place, bias, k_rows, v_rows)
+    arrays = (k + k_place, v + v_place, bias, k_rows, v_rows, q)
     where = (k_where, v_where, at)
     begin, whole_from, whole_to, end = stretches(first, last, at, lens, S)
+    out += o_sequence + head.to(tl.int64) * strides[3][2]
+    if S.repair > 0:  # noqa: SIM102 - the one is known to the compiler, the other is not
+        if spoilt_rows(out, first, q_len, strides[3], S) == 0:
+            return
 
     top = tl.full([S.block_m], float("-inf"), tl.float32)
     total = tl.full([S.block_m], 0.0, tl.float32)
@@ -318,7 +297,6 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
         if S.ragged:
             state = walk(state, q_tile, arrays, where, rows, (whole_to, end), lens, strides, scores, 1, S)
     acc, top, total = state
-    out += o_sequence + head.to(tl.int64) * strides[3][2]
     if S.lse:
         lse += lse_row
     store_tile(acc, top, total, out, lse, rows, q_len, strides[3], scores, S)
@@ -327,10 +305,10 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
         if tl.max(tl.max(spoilt.to(tl.int32), 1), 0) > 0:
             q_tile = query_tile(q, rows, q_len, strides[0], S)
             bounds = (begin, end)
-            acc, top, total = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 0, S)
+            acc = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 0, S)
             store_tile(acc, top, total, out, lse, rows, q_len, strides[3], scores, S)
-            acc, top, total = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 2, S)
+            acc = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 2, S)
             endless = tl.where(acc > 0, float("inf"), float("-inf"))
             overwrite(endless, acc != 0, out, rows, q_len, strides[3], S)
-            acc, top, total = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 1, S)
+            acc = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 1, S)
             overwrite(acc + float("nan"), acc != 0, out, rows, q_len, strides[3], S)
