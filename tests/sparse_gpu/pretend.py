@@ -157,7 +157,7 @@ def module():
     made.concatenate = lambda parts: _keep(np.concatenate(parts))
     made.copyto = np.copyto
     made.cuda = SimpleNamespace(
-        Device=device, Stream=lambda non_blocking=False: Stream(), Event=nothing,
+        Device=device, Stream=lambda non_blocking=False, priority=0: Stream(), Event=nothing,
         get_current_stream=lambda: stream, runtime=SimpleNamespace(getDevice=lambda: 0),
     )  # fmt: skip
     return made

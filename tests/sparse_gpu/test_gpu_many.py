@@ -97,3 +97,26 @@ def test_items_of_the_inverses_cover_each_corner_once():
 )
 def test_groups_of_right_hand_sides(rhs, rows, tiles):
     assert (steps.row_groups(rhs), steps.tile_groups(rhs)) == (rows, tiles)
+
+
+def test_look_ahead_cuts_updates_and_keeps_their_order():
+    a = dense_definite(300)
+    symbolic = DirectSolver(a, structure="SPD", reordering_alg="amd").analyze()._symbolic
+    before, after = (Emulated(symbolic, False, ahead=flag, **SMALL).plan for flag in (False, True))
+    kinds = [x.kernel for x in after.launches]
+    assert kinds.count("update_rest") > 0
+    rest = [k for k, kind in enumerate(kinds) if kind == "update_rest"]
+    near = [k - 1 for k in rest]
+
+    def items(plan, kinds):
+        taken = [plan.items[x.items : x.items + x.blocks] for x in plan.launches if x.kernel in kinds]
+        return sorted(item.tobytes() for part in taken for item in part)
+
+    assert items(before, ("update",)) == items(after, ("update", "update_rest"))
+    for k, follower in zip(rest[:-1], near[1:], strict=True):
+        assert k in after.launches[follower].after
+        assert k in after.launches[follower + 1].after
+    for k, launch in enumerate(after.launches):
+        assert all(j < k for j in launch.after)
+        if launch.kernel == "strips":
+            assert not set(launch.after) & set(rest)

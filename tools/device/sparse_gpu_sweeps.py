@@ -17,6 +17,7 @@ VARIANTS = {  # panels with a common inverse, tiles with which a panel is loaded
     "span 4": (4, (1, 2), 4, True),
     "span 2": (2, (1, 2), 4, True),
     "span 1": (1, (1, 2), 4, True),
+    "no look-ahead": (8, (1, 2), 4, True),
     "old": (1, (), 0, False),
 }
 TREES = ("span 8", "span 8, sums in trees")
@@ -41,6 +42,7 @@ def compare(factor):
             tiles or 4,
             products,
         )
+        engine.LOOK_AHEAD = name not in ("no look-ahead", "old")
         if name == "old":
             steps.solve_items = lambda plan, tiles=False: kept[4](plan)
         try:
@@ -61,6 +63,7 @@ def compare(factor):
             found[name] = [round(t, 3) for t in row]
         finally:
             engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS, steps.solve_items = kept
+            engine.LOOK_AHEAD = True
         del made
         cupy.get_default_memory_pool().free_all_blocks()
     return found

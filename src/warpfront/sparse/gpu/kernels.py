@@ -83,6 +83,10 @@ KERNELS = {
         "tiles.cu", f"update_tiles<{{T}}, false, {STAGES}>",
         "items fronts children maps panels blocks diagonal pivots",
     ),
+    "update_rest": _spec(
+        "tiles.cu", f"update_tiles<{{T}}, false, {STAGES}>",
+        "items fronts children maps panels blocks diagonal pivots",
+    ),
     "contribution": _spec(
         "tiles.cu", f"update_tiles<{{T}}, true, {STAGES}>",
         "items fronts children maps panels blocks diagonal pivots",

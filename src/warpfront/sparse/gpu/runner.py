@@ -18,13 +18,13 @@ from warpfront.sparse.gpu.steps import Step
 __all__ = ["Runner", "assign_branches"]
 
 BRANCHES = 4
-ASIDE = ("invert",)
+ASIDE = ("invert", "update_rest")  # nothing that is urgent waits for these
 
 
 def assign_branches(steps: Sequence[Step], branches: int) -> list[int]:
     """Stream for each step so that independent steps can overlap: that of the latest predecessor if nobody followed it.
 
-    What nothing but the end waits for (`ASIDE`) has the stream ``branches`` to itself.
+    Kinds of launches that nothing urgent waits for (`ASIDE`) have streams of their own, ``branches`` and on.
 
     Pure; a step without a free predecessor takes the stream whose last step is oldest.
     """
@@ -32,7 +32,7 @@ def assign_branches(steps: Sequence[Step], branches: int) -> list[int]:
     where: list[int] = []
     for k, step in enumerate(steps):
         if step.kernel in ASIDE:
-            where.append(branches)
+            where.append(branches + ASIDE.index(step.kernel))
             continue
         free = [b for b in range(branches) if last[b] in step.after]
         pick = max(free, key=lambda b: last[b]) if free else min(range(branches), key=lambda b: last[b])
@@ -73,7 +73,10 @@ class Runner:
             for name, need in written.items():
                 make = cupy.zeros if name.endswith("flags") else cupy.empty
                 self.buffers[name] = make(need.size, need.dtype)
-            self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(branches + 1)]
+            self._streams = [
+                cupy.cuda.Stream(non_blocking=True, priority=-1 if k < branches else 0)
+                for k in range(branches + len(ASIDE))
+            ]
         self._prepared: dict[str, list[tuple[Any, ...]]] = {}
         self._graphs: dict[str, Any] = {}
         self._steps: dict[str, Sequence[Step]] = {}
