@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -175,36 +176,42 @@ def build_checks(
 ) -> list[Check]:
     """Compile for every architecture that can run the kernels: one check per file and architecture.
 
-    ``data`` of a check holds registers and spilled bytes per instantiation. A compiler that is missing,
-    or does not know a target, makes the check ``not run``.
+    As many at a time as there are threads. ``data`` of a check holds registers and spilled bytes per
+    instantiation. A compiler that is missing, or does not know a target, makes the check ``not run``. What is
+    built is kept in the disk cache: a run that was interrupted goes on where it stopped.
     """
+    from warpfront.backend import settings
+
+    jobs = [
+        (source, names, arch, compiler)
+        for source, names, least in kernels
+        for arch in options.architectures
+        if _number(arch) >= least
+    ]
+    with ThreadPoolExecutor(settings.threads()) as pool:
+        return list(pool.map(lambda job: _build_check(*job), jobs))
+
+
+def _build_check(source: Path, names: tuple[str, ...], arch: str, compiler: str) -> Check:
     from warpfront.backend import compile as compilers
     from warpfront.errors import NotSupportedError
 
-    checks = []
-    for source, names, least in kernels:
-        for arch in options.architectures:
-            if _number(arch) < least:
-                continue
-            title = f"{source.name} {arch} {compiler}"
-            begin = perf_counter()
-            try:
-                built = compilers.build(source, names, arch, compiler=compiler)
-            except NotSupportedError as reason:
-                checks.append(Check(title, NOT_RUN, str(reason), perf_counter() - begin))
-                continue
-            except compilers.CompileError as error:
-                checks.append(Check(title, FAILED, str(error), perf_counter() - begin))
-                continue
-            data = {
-                name: {"registers": r.registers, "spill_bytes": r.spill_store_bytes + r.spill_load_bytes}
-                for name, r in built.resources.items()
-            }
-            missing = [name for name in names if name not in built.names]
-            status = FAILED if missing else PASSED
-            detail = f"not in the cubin: {', '.join(missing)}" if missing else ""
-            checks.append(Check(title, status, detail, perf_counter() - begin, data))
-    return checks
+    title = f"{source.name} {arch} {compiler}"
+    begin = perf_counter()
+    try:
+        built = compilers.build(source, names, arch, compiler=compiler)
+    except NotSupportedError as reason:
+        return Check(title, NOT_RUN, str(reason), perf_counter() - begin)
+    except compilers.CompileError as error:
+        return Check(title, FAILED, str(error), perf_counter() - begin)
+    data = {
+        name: {"registers": r.registers, "spill_bytes": r.spill_store_bytes + r.spill_load_bytes}
+        for name, r in built.resources.items()
+    }
+    missing = [name for name in names if name not in built.names]
+    status = FAILED if missing else PASSED
+    detail = f"not in the cubin: {', '.join(missing)}" if missing else ""
+    return Check(title, status, detail, perf_counter() - begin, data)
 
 
 def _number(arch: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,12 @@ def verify(
         typer.Option("--room", help="An algorithm; repeatable. Default: all that have kernels."),
     ] = None,
     compiler: Annotated[str, typer.Option("--compiler", help="nvrtc, nvcc or both.")] = "nvrtc",
+    arch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arch", help="A target of build, as sm_90; repeatable. Default: all that are supported."
+        ),
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every instantiation and the slow tests, not the covering subset.")
     ] = False,
@@ -49,7 +56,10 @@ def verify(
     if unknown:
         raise InvalidValueError(f"no room {', '.join(unknown)}; there are {', '.join(bench.ROOMS)}")
     rooms = [bench.ROOMS[name] for name in (room or bench.ROOMS)]
-    options = bench.Options(compilers=_COMPILERS[compiler], everything=everything)
+    targets = tuple(arch) if arch else bench.ARCHITECTURES
+    if not all(re.fullmatch(r"sm_\d+[a-z]?", name) for name in targets):
+        raise InvalidValueError(f"--arch takes names such as sm_90, got {', '.join(targets)}")
+    options = bench.Options(_COMPILERS[compiler], everything, targets)
     suites = tuple(suite) if suite else bench.SUITES
     record = _with_progress(rooms, suites, options)
     _show(record)
