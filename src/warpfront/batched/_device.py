@@ -41,6 +41,8 @@ def run(
     left, right = _inputs(a, b)
     first, second = _operand(left, "a"), _operand(right, "b")
     problem = problem_of(method, first, second, on_device=True)
+    _check_layout(left, first)
+    _check_layout(right, second)
     numbers = checked_numbers(problem.dtype, *raw)
     _check_device(left.device)
     empty = not (problem.batch and problem.n)
@@ -104,14 +106,18 @@ def _contiguous_bytes(shape: tuple[int, ...], strides: tuple[int, ...], itemsize
 
 def _operand(view: arrays.DeviceView, name: str) -> Operand:
     nbytes = _contiguous_bytes(view.shape, view.strides, view.itemsize)
-    if nbytes < 0:
+    return Operand(name, view.owner, view.pointer, nbytes, view.shape, view.dtype)
+
+
+def _check_layout(view: arrays.DeviceView, operand: Operand) -> None:
+    name = operand.name
+    if operand.nbytes < 0:
         raise InvalidValueError(
             f"{name} must be row-major contiguous (no strides, no broadcasting); pass a contiguous copy"
         )
     if view.pointer % view.itemsize:
         raise InvalidValueError(f"{name} must start at a multiple of its element size")
-    _check_extent(view, name, nbytes)
-    return Operand(name, view.owner, view.pointer, nbytes, view.shape, view.dtype)
+    _check_extent(view, name, operand.nbytes)
 
 
 def _check_extent(view: arrays.DeviceView, name: str, nbytes: int) -> None:
@@ -158,5 +164,6 @@ def _given_outputs(p: BatchedProblem, like: arrays.DeviceView, out: Any) -> tupl
             )
         operand = _operand(view, name)
         check_output(operand, *shapes_of(p)[name])
+        _check_layout(view, operand)
         result.append(operand._replace(array=array))
     return tuple(result)
