@@ -4,7 +4,7 @@
 // front, or a subtree of small ones) for a warp each. An item waits for its children, which have smaller tickets; its records
 // and lists, and the zeroed square, are there by then. Cells: tree_sweeps.cuh; only kTicket and `up` are used, and they
 // start at zero. One launch for all levels: the code is read once a multiprocessor.
-// Signals are released by one thread behind the team's barrier that ends an item's writes, and acquired before the barrier
+// Signals are released by one thread behind the team's barrier that ends a contribution block's writes, and acquired before the barrier
 // behind which the team reads them. Dynamic shared memory: one front, or four of 32 rows; the team's scratch is shared by
 // both kinds of tickets, and a barrier of the block separates tickets.
 #include "small_fronts.cuh"
@@ -22,7 +22,7 @@ struct Forest {
   u32* cells;
 };
 
-template <bool Pivoting, int Threads, typename T>
+template <bool Pivoting, bool Early, int Threads, typename T>
 WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, T* a, FrontScratch<T, Threads, Pivoting>& scratch) {
   for (int s = item.front; s <= item.last; ++s) {
     const Front f = forest.fronts[s];
@@ -34,10 +34,11 @@ WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, T* a, Fron
       else team_sync<Threads>();
     });
     team_sync<Threads>();
-    eliminate_front<Pivoting, Threads>(a, ld, padded, f, forest.rule, scratch, to);
+    u32* cell = Early && s == item.last && item.index == 0 ? forest.cells + item.end : nullptr;
+    eliminate_front<Pivoting, Threads>(a, ld, padded, f, forest.rule, scratch, to, cell);
     team_sync<Threads>();
   }
-  if (team_rank<Threads>() == 0 && item.index == 0) add_acq_rel(forest.cells + item.end, 1u);
+  if (!Early && team_rank<Threads>() == 0 && item.index == 0) add_acq_rel(forest.cells + item.end, 1u);
 }
 
 template <typename T, bool Pivoting>
@@ -46,7 +47,8 @@ union TicketScratch {
   FrontScratch<T, kWarp, Pivoting> single[kTreeThreads / kWarp];
 };
 
-template <typename T, bool Pivoting>
+// Early: a parent is told when a contribution block is written, otherwise when the front is.
+template <typename T, bool Pivoting, bool Early = true>
 __global__ void __launch_bounds__(kTreeThreads, 2)
     factor_tree(const Item* tickets, const Item* items, const Front* fronts, const Gather* gathers, const i32* sources,
                 const place_t* places, const T* values, const T* rule, T* panels, T* blocks, T* diagonal, i32* pivots,
@@ -63,9 +65,9 @@ __global__ void __launch_bounds__(kTreeThreads, 2)
     const int ticket = shared_ticket;
     if (ticket >= count) return;
     const Item t = tickets[ticket];
-    if (t.last == 0) factor_item<Pivoting, kTreeThreads>(forest, items[t.front], a, scratch.team);
+    if (t.last == 0) factor_item<Pivoting, Early, kTreeThreads>(forest, items[t.front], a, scratch.team);
     else if (warp < t.last)
-      factor_item<Pivoting, kWarp>(forest, items[t.front + warp], a + warp * kPanel * kPitch, scratch.single[warp]);
+      factor_item<Pivoting, Early, kWarp>(forest, items[t.front + warp], a + warp * kPanel * kPitch, scratch.single[warp]);
     __syncthreads();
   }
 }

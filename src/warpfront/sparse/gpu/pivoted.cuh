@@ -246,8 +246,10 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
 // Tries columns k0..k0+size in place: takes them if every one of them passes the tests that let the serial rule take it
 // without looking at another column, and leaves the front as it was otherwise.
 // Barriers: block eliminated | rows tested | block settled | rows formed. The team is a whole block.
+// A function of its own, as what else is large and called in several places or rarely: the time to compile a kernel
+// grows faster than its length.
 template <int Threads, typename T>
-WF_DEVICE bool try_direct(T* a, int ld, int rows, int padded, int width, int k0, int size, const T* rule,
+__device__ __noinline__ bool try_direct(T* a, int ld, int rows, int padded, int width, int k0, int size, const T* rule,
                           DirectScratch<T>& s, i32* stats) {
   const int rank = team_rank<Threads>(), end = k0 + size;
   if (rank < kWarp) {

@@ -46,7 +46,8 @@ struct PutShared {
 // One warp: L (pivot order) above the diagonal of a, inverse(k, n) of L, rows by pivot and columns by place in the front, at
 // k * kPitch + n of `inverse`. False where the rows below could change a decision that no test covers.
 template <typename T, int Threads>
-WF_DEVICE bool search_block(T* a, int ld, int width, const T* rule, T* inverse, Diagonal<T>& d, SearchScratch<T, Threads>& s) {
+__device__ __noinline__ bool search_block(T* a, int ld, int width, const T* rule, T* inverse, Diagonal<T>& d,
+                                          SearchScratch<T, Threads>& s) {
   const int lane = lane_id();
   i32* stats = s.warp.stats;
   T r[kPanel];

@@ -2,6 +2,7 @@
 //
 // Square of padded rows (rounded up to 16), column-major, leading dimension padded + 4.
 // Barriers: each panel: diagonal block | rows below | trailing update | written out.
+// A contribution block is written before its front's panel, and who waits for it is told: nothing else is waited for.
 // Literature: Duff and Reid (1983), multifrontal elimination; docs/sparse_gpu.md for the design.
 #pragma once
 #include "gather.cuh"
@@ -37,6 +38,14 @@ struct Target {
   T *panel, *block, *diagonal;
   i32 *pivots, *stats;
 };
+
+// Who waits for a front's contribution block: a cell that counts, or nobody.
+template <int Threads>
+WF_DEVICE void tell(u32* cell) {
+  if (cell == nullptr) return;
+  team_sync<Threads>();
+  if (team_rank<Threads>() == 0) add_acq_rel(cell, 1u);
+}
 
 // Statistics of a front taken in place.
 template <typename T>
@@ -78,12 +87,29 @@ WF_DEVICE void definite_front(T* a, int ld, int padded, const Front& f, DirectSc
   team_sync<Threads>();
 }
 
+// The search of all rows: few fronts need it.
+template <int Threads, typename T>
+__device__ __noinline__ void search_whole(T* a, int ld, int padded, Front f, const T* rule,
+                                          FrontScratch<T, Threads, true>* scratch, Target<T> to, bool hopeful) {
+  PivotScratch<T>& s = scratch->pivot;
+  i32* order = scratch->order;
+  const int rank = team_rank<Threads>();
+  for (int k = rank; k < f.width; k += Threads) order[k] = k;
+  if (rank < kStats) s.stats[rank] = rank == kFailed ? -1 : 0;
+  team_sync<Threads>();
+  const u32 inverted =
+      eliminate_pivoted<Threads>(a, ld, f.rows, padded, f.width, rule, &scratch->direct, s, order, to.diagonal, to.pivots, hopeful);
+  for (int k0 = rank / kWarp * kPanel; k0 < f.width; k0 += Threads)
+    if ((inverted >> (k0 / kPanel) & 1u) == 0) invert_unit(a + k0 * ld + k0, ld, min_of(kPanel, f.width - k0));
+  write_search_stats(s.stats, f, to, rank);
+  team_sync<Threads>();
+}
+
 // A front with interchanges: a narrow one in place, or by one warp's search; else, or where these refuse, by the block's.
 template <int Threads, typename T>
 WF_DEVICE void pivot_front(T* a, int ld, int padded, const Front& f, const T* rule, FrontScratch<T, Threads, true>& scratch,
                            const Target<T>& to) {
   PivotScratch<T>& s = scratch.pivot;
-  i32* order = scratch.order;
   bool hopeful = true;
   if (f.width <= kPanel) {
     if (narrow_front<Threads>(a, ld, f.rows, padded, f.width, rule, scratch.direct, s, scratch.search, to.diagonal, to.pivots)) {
@@ -92,39 +118,31 @@ WF_DEVICE void pivot_front(T* a, int ld, int padded, const Front& f, const T* ru
     }
     hopeful = false;
   }
-  const int rank = team_rank<Threads>();
-  for (int k = rank; k < f.width; k += Threads) order[k] = k;
-  if (rank < kStats) s.stats[rank] = rank == kFailed ? -1 : 0;
-  team_sync<Threads>();
-  const u32 inverted =
-      eliminate_pivoted<Threads>(a, ld, f.rows, padded, f.width, rule, &scratch.direct, s, order, to.diagonal, to.pivots, hopeful);
-  for (int k0 = rank / kWarp * kPanel; k0 < f.width; k0 += Threads)
-    if ((inverted >> (k0 / kPanel) & 1u) == 0) invert_unit(a + k0 * ld + k0, ld, min_of(kPanel, f.width - k0));
-  write_search_stats(s.stats, f, to, rank);
-  team_sync<Threads>();
+  search_whole<Threads>(a, ld, padded, f, rule, &scratch, to, hopeful);
 }
 
-// Panel (from each diagonal block's first row on, with the rows that pad it) and contribution block to global memory, a column a warp.
+// Contribution block, then panel (from each diagonal block's first row on, with the rows that pad it), to global memory; a
+// column a warp.
 template <int Threads, typename T>
-WF_DEVICE void write_out(const T* a, int ld, const Front& f, const Target<T>& to) {
+WF_DEVICE void write_out(const T* a, int ld, const Front& f, const Target<T>& to, u32* cell) {
   const int warp = team_rank<Threads>() / kWarp, lane = lane_id();
   const int below = f.rows - f.width;
-  for (int j = warp; j < f.rows; j += Threads / kWarp) {
-    if (j < f.width) {
-      T* target = to.panel + static_cast<i64>(j) * f.ld;
-      for (int i = j / kPanel * kPanel + lane; i < f.ld; i += kWarp) target[i] = i == j ? T(1) : a[j * ld + i];
-    } else {
-      const int q = j - f.width;
-      T* target = to.block + packed_at(below, q);
-      for (int i = q + lane; i < below; i += kWarp) target[i] = a[j * ld + f.width + i];
-    }
+  for (int q = warp; q < below; q += Threads / kWarp) {
+    T* target = to.block + packed_at(below, q);
+    for (int i = q + lane; i < below; i += kWarp) target[i] = a[(f.width + q) * ld + f.width + i];
+  }
+  tell<Threads>(cell);
+  for (int j = warp; j < f.width; j += Threads / kWarp) {
+    T* target = to.panel + static_cast<i64>(j) * f.ld;
+    for (int i = j / kPanel * kPanel + lane; i < f.ld; i += kWarp) target[i] = i == j ? T(1) : a[j * ld + i];
   }
 }
 
 // A front of at most 32 rows, a row a lane, in registers from here to global memory. False: refused; what was
 // written is of no use.
 template <bool Indefinite, typename T>
-WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const T* rule, T* columns, const Target<T>& to) {
+WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const T* rule, T* columns, const Target<T>& to,
+                                      u32* cell) {
   const int lane = lane_id(), below = f.rows - f.width;
   const bool inside = lane < f.rows, stored = lane < f.ld;
   T r[kPanel], d = T(1);
@@ -138,6 +156,7 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k)
     if (inside && k < below && lane - f.width >= k) to.block[packed_at(below, k) + lane - f.width] = r[k];
+  tell<kWarp>(cell);
   if (lane < f.width) {
     to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
     to.pivots[2 * lane] = lane, to.pivots[2 * lane + 1] = 1;
@@ -149,7 +168,7 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
 
 // The same with interchanges; L and its inverse pass through the front's shared memory.
 template <typename T>
-WF_DEVICE void pivot_warp_front(T* a, int ld, const Front& f, const T* rule, WarpScratch<T>& s, const Target<T>& to) {
+__device__ __noinline__ void pivot_warp_front(T* a, int ld, Front f, const T* rule, WarpScratch<T>& s, Target<T> to, u32* cell) {
   const int lane = lane_id(), below = f.rows - f.width;
   T r[kPanel];
   int at;
@@ -159,6 +178,7 @@ WF_DEVICE void pivot_warp_front(T* a, int ld, const Front& f, const T* rule, War
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k)
     if (k >= f.width && lane >= k && lane < f.rows) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
+  tell<kWarp>(cell);
   order_columns(r, a, ld, f.rows, f.width, at);
   invert_unit(a, ld, f.width);
   write_search_stats(s.stats, f, to, lane);
@@ -167,19 +187,20 @@ WF_DEVICE void pivot_warp_front(T* a, int ld, const Front& f, const T* rule, War
     if (lane < f.ld) to.panel[k * f.ld + lane] = lane == k ? T(1) : a[k * ld + lane];
 }
 
+// `cell` is told once the contribution block is written.
 template <bool Pivoting, int Threads, typename T>
 WF_DEVICE void eliminate_front(T* a, int ld, int padded, const Front& f, const T* rule,
-                               FrontScratch<T, Threads, Pivoting>& s, const Target<T>& to) {
+                               FrontScratch<T, Threads, Pivoting>& s, const Target<T>& to, u32* cell = nullptr) {
   if constexpr (Threads == kWarp) {
-    if (eliminate_in_registers<Pivoting>(a, ld, f, rule, s.column, to)) return;
-    if constexpr (Pivoting) pivot_warp_front(a, ld, f, rule, s.search, to);
+    if (eliminate_in_registers<Pivoting>(a, ld, f, rule, s.column, to, cell)) return;
+    if constexpr (Pivoting) pivot_warp_front(a, ld, f, rule, s.search, to, cell);
     return;
   } else if constexpr (Pivoting) {
     pivot_front<Threads>(a, ld, padded, f, rule, s, to);
   } else {
     definite_front<Threads>(a, ld, padded, f, s.direct, to);
   }
-  write_out<Threads>(a, ld, f, to);
+  write_out<Threads>(a, ld, f, to, cell);
 }
 
 }  // namespace wf
