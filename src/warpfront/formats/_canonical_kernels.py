@@ -13,6 +13,7 @@ import numpy as np
 from warpfront.backend.jit import njit
 
 __all__ = [
+    "ascending_columns",
     "compare_with_transpose",
     "compress",
     "gather_equal",
@@ -24,6 +25,16 @@ __all__ = [
 ]
 
 ENTRY_MASK = 2**32 - 1
+
+
+@njit(cache=True, nogil=True)
+def ascending_columns(ptr, ind):  # type: ignore[no-untyped-def]
+    """Whether the rows of every column of a CSC pattern increase: sorted, none twice."""
+    for j in range(ptr.shape[0] - 1):
+        for k in range(ptr[j] + 1, ptr[j + 1]):
+            if ind[k] <= ind[k - 1]:
+                return False
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -149,13 +160,13 @@ def scatter_add(value_map, values, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def compare_with_transpose(ptr, ind, values, difference):  # type: ignore[no-untyped-def]
+def compare_with_transpose(ptr, ind, values, difference, diagonal):  # type: ignore[no-untyped-def]
     """Walk a square sorted CSC matrix beside its transpose; return the number of entries without a partner.
 
     Columns are visited in order, so the partners of row i's entries come in the order column i stores them:
     one cursor per column finds them all in one pass. `difference` (float64[3]) receives the largest of
     |a_ij - a_ji|, |a_ij - conj(a_ji)| and |a_ij + a_ji|, each over max(|a_ij|, |a_ji|); a missing partner
-    counts as 0.
+    counts as 0. `diagonal` receives the stored entries of the diagonal.
     """
     n = ptr.shape[0] - 1
     cursor = ptr[:n].copy()
@@ -169,6 +180,8 @@ def compare_with_transpose(ptr, ind, values, difference):  # type: ignore[no-unt
             while q < ptr[i + 1] and ind[q] < j:
                 q += 1
             a = values[p]
+            if i == j:
+                diagonal[j] = a
             b = zero
             if q < ptr[i + 1] and ind[q] == j:
                 b = values[q]

@@ -158,6 +158,10 @@ def canonicalize(operand: Operand, triangle: Triangle = "all") -> Canonical:
         raise InvalidValueError(f"a triangle needs a square matrix; this one is {n_rows} x {n_cols}")
     if operand.nnz > MAX_ENTRIES:
         raise NotSupportedError(f"the matrix has {operand.nnz} entries; the limit is {MAX_ENTRIES}")
+    if triangle == "all" and operand.kind == "csc":
+        stands = _as_it_stands(operand)
+        if stands is not None:
+            return stands
     row, col = operand.coordinates()
     if triangle == "upper_as_lower":
         row, col = col, row
@@ -171,6 +175,18 @@ def canonicalize(operand: Operand, triangle: Triangle = "all") -> Canonical:
     if nnz < ind.shape[0]:
         ind = ind[:nnz].copy()
     return Canonical(n_rows, n_cols, ptr, ind, value_map, mirrored=triangle == "upper_as_lower")
+
+
+def _as_it_stands(operand: Operand) -> Canonical | None:
+    """Return the pattern of a CSC matrix whose columns are sorted and hold no entry twice; else None."""
+    from warpfront.formats._canonical_kernels import ascending_columns
+
+    assert operand.ptr is not None
+    assert operand.ind is not None
+    ptr, ind = operand.ptr.astype(np.int64), operand.ind.astype(np.int32)  # copies, of one array type
+    if not ascending_columns(ptr, ind):
+        return None
+    return Canonical(*operand.shape, ptr, ind, np.arange(ind.shape[0], dtype=np.int64))
 
 
 def triangles(full: Canonical, symmetric: bool) -> tuple[Canonical, Canonical | None]:
@@ -267,15 +283,14 @@ def symmetry(operand: Operand, canonical: Canonical | None = None) -> SymmetryEv
     if full.value_map.shape[0] != operand.nnz or (full.n_rows, full.n_cols) != operand.shape:
         raise InvalidValueError("canonical does not belong to this matrix")
     values = full.gather(operand.data)
-    diagonal = _diagonal(full, values)
-    zeros = int(np.count_nonzero(diagonal == 0))
-    positive = bool(np.all((diagonal.real > 0) & (diagonal.imag == 0)))
     if n_rows != n_cols:
+        zeros, positive = _signs(_diagonal(full, values))
         return SymmetryEvidence(False, False, False, False, float("inf"), zeros, positive)
     from warpfront.formats._canonical_kernels import compare_with_transpose
 
-    difference = np.empty(3, dtype=np.float64)
-    unpaired = int(compare_with_transpose(full.ptr, full.ind, values, difference))
+    difference, diagonal = np.empty(3, dtype=np.float64), np.zeros(n_cols, values.dtype)
+    unpaired = int(compare_with_transpose(full.ptr, full.ind, values, difference, diagonal))
+    zeros, positive = _signs(diagonal)
     within = difference <= _TOLERANCE_IN_EPS * np.finfo(values.dtype).eps
     return SymmetryEvidence(
         pattern_symmetric=unpaired == 0,
@@ -286,6 +301,14 @@ def symmetry(operand: Operand, canonical: Canonical | None = None) -> SymmetryEv
         zero_diagonals=zeros,
         all_positive_diagonal=positive,
     )
+
+
+def _signs(diagonal: NDArray[Any]) -> tuple[int, bool]:
+    """How many entries are zero, and whether all are real and positive."""
+    positive = diagonal.real > 0
+    if diagonal.dtype.kind == "c":
+        positive &= diagonal.imag == 0
+    return int(np.count_nonzero(diagonal == 0)), bool(np.all(positive))
 
 
 def _diagonal(canonical: Canonical, values: NDArray[Any]) -> NDArray[Any]:
