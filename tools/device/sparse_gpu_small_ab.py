@@ -46,7 +46,7 @@ def solver(name, structure, template):
 
     a = carried(name)
     KERNELS["factor_tree"] = replace(KERNELS["factor_tree"], template=template)
-    s = DirectSolver(a, structure=structure, device="cuda", check="status", **ordering(name))
+    s = DirectSolver(a, structure=structure, device="cuda", check="status", **ordering(name)).analyze()
     values = cupy.asarray(a.data)
     for _ in range(3):
         s.refactorize(values)
