@@ -216,15 +216,18 @@ def test_intervals_of_the_median_cover_it():
     assert gate.median_interval([1.0]) == (1.0, 1.0)
 
 
-def test_command_prints_a_verdict_and_returns_its_code(tmp_path, capsys):
+def test_command_prints_a_verdict_and_returns_its_code(tmp_path, monkeypatch, capsys):
     paths = {}
     for name, factor in (("base", 1.0), ("slow", 1.2), ("fast", 0.5)):
         paths[name] = tmp_path / f"{name}.json"
         record.write(of({"ours": measured([factor * 1e-3] * 15)}), paths[name])
     record.write(of({"ours": measured([1e-3] * 3)}, fingerprint={"threads": 3}), tmp_path / "other.json")
     base = str(paths["base"])
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["gate", base, base]) == 0
-    assert "verdict: same (1 same)" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "verdict: same (1 same)" in shown
+    assert "…" not in shown
     assert main(["gate", base, str(paths["fast"])]) == 0
     assert main(["gate", base, str(tmp_path / "other.json")]) == 3
     assert "threads differs" in capsys.readouterr().out
@@ -234,5 +237,8 @@ def test_command_prints_a_verdict_and_returns_its_code(tmp_path, capsys):
     assert shown == json.loads(output.read_text())
     assert (shown["schema"], shown["verdict"], shown["exit_code"]) == ("warpfront.gate/1", "slow", 1)
     assert shown["rows"][0]["ratio"] == pytest.approx(1.2)
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
+    assert main(["gate", base, str(tmp_path / "binary.json")]) == 2
+    assert "not JSON" in capsys.readouterr().err
     assert main(["gate", base, str(tmp_path / "absent.json")]) == 2
     assert "No such file" in capsys.readouterr().err

@@ -136,11 +136,13 @@ def test_verdicts_given_are_shown_and_other_files_refused(folder, capsys):
     verdict = folder / "verdict.json"
     verdict.write_text(json.dumps({"base": "a", "new": "b", **gate.gate(made(), made(3.0)).plain()}))
     page = folder / "page.html"
+    (folder / "binary.json").write_bytes(b"\xff\xfe")
     assert main(["report", str(folder / "records"), str(verdict), "-o", str(page)]) == 0
     assert "3 records, 1 verdicts" in capsys.readouterr().out
     for words, text in (
         ([str(folder / "records" / "notes.json")], "neither a record"),
         ([str(folder / "nothing")], "No such file"),
+        ([str(folder / "binary.json")], "not JSON"),
         ([str(verdict)], "no records below"),
         ([str(folder), "-o", "page.pdf"], "a .html file"),
     ):

@@ -33,11 +33,20 @@ def test_explain_as_a_table(capsys):
         (["explain", "transpose", "3"], "M N [BATCH]"),
         (["explain", "transpose", "3", "3", "--dtype", "float33"], "no such element type"),
         (["explain", "transpose", "3", "3", "--device", "gpu"], "device must be"),
+        (
+            ["explain", "transpose", "3", "3", "--path", "sm_1"],
+            "transpose has no path 'sm_1'; there are portable",
+        ),
     ],
 )
 def test_wrong_requests_exit_with_2(line, message, capsys):
     assert main(line) == 2
     assert message in capsys.readouterr().err
+
+
+def test_prices_are_explained_in_the_type_they_are_computed_in(capsys):
+    assert main(["explain", "price", "--device", "cpu", "--json"]) == 0
+    assert [path["path"] for path in json.loads(capsys.readouterr().out) if path["taken"]] == ["cpu"]
 
 
 def test_cache(monkeypatch, tmp_path, capsys):

@@ -237,6 +237,15 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(run, tmp_path,
     assert "cannot be written" in err
 
 
+def test_a_size_that_only_the_header_believes_in(run, tmp_path):
+    (tmp_path / "A.mtx").write_text(
+        "%%MatrixMarket matrix coordinate real general\n99999999999 99999999999 1\n1 1 1\n"
+    )
+    code, _, err = run("solve", tmp_path / "A.mtx")
+    assert code == 4
+    assert "limited to 2147483647" in err
+
+
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that takes no files")
 def test_an_output_that_turns_out_not_to_be_writable(run):
     code, _, err = run("solve", KKT, "-o", "/proc/self/x.mtx")

@@ -218,6 +218,11 @@ def test_gzip_damage_says_where_the_text_stops(tmp_path):
     assert "gzip" in refusal(written(tmp_path, packed + b"tail", "c.mtx.gz"))[1]
     assert "gzip" in refusal(written(tmp_path, text, "d.mtx.gz"))[1]
     assert read_matrix_market(written(tmp_path, packed, "e.mtx")).n_stored == 5000
+    pieces = b"".join(
+        gzip.compress(text[k : k + 100]) for k in range(0, len(text), 100)
+    )  # many members, as bgzip's
+    assert read_matrix_market(written(tmp_path, pieces + bytes(512), "f.mtx.gz")).n_stored == 5000
+    assert "gzip" in refusal(written(tmp_path, pieces[:-5], "g.mtx.gz"))[1]
 
 
 def test_free_format_comments_crlf_signs_and_missing_last_newline(tmp_path):

@@ -52,6 +52,7 @@ def raising(error):
             4,
             "3 pages are needed, and 2 are free",
         ),
+        (MemoryError("745 GiB"), 4, "not enough memory on this machine: 745 GiB"),
         (
             errors.NotAnalyzedError("order"),
             1,

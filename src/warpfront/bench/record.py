@@ -221,9 +221,10 @@ def read(path: Path) -> Record:
     OSError
         The file cannot be read.
     """
-    text = path.read_text(encoding="utf-8")
     try:
-        data = json.loads(text)
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: not JSON: {error}") from None
     except json.JSONDecodeError as error:
         raise FormatError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:

@@ -69,6 +69,8 @@ def gather(paths: Sequence[Path]) -> tuple[list[Record], list[dict[str, Any]]]:
                 data = json.loads(file.read_text(encoding="utf-8"))
             except json.JSONDecodeError as error:
                 raise FormatError(f"{file}:{error.lineno}: not JSON: {error.msg}") from None
+            except UnicodeDecodeError as error:
+                raise FormatError(f"{file}: not JSON: {error}") from None
             schema = data.get("schema") if isinstance(data, dict) else None
             if schema == SCHEMA:
                 records.append(read(file))

@@ -11,7 +11,7 @@ from warpfront.cli._options import PLOT_SUFFIXES
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Attention for LLM inference.", no_args_is_help=True)
+app = typer.Typer(help="Attention for LLM inference.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
@@ -62,7 +62,8 @@ def bench(
         raise InvalidValueError(f"--dtype is float32, float16 or bfloat16, got {kind!r}")
     shape = selftest.Shape(batch, length, heads, kv_heads or heads, head_dim, kind, causal)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    notes = Console(stderr=True)
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as progress:
         task = progress.add_task("kernels are compiled once, and kept", total=None)
         found = list(
             selftest.bench(shape, where, samples, lambda text: progress.update(task, description=text))

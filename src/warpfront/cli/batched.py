@@ -12,7 +12,7 @@ from rich.table import Table
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Batched tiny dense solvers.", no_args_is_help=True)
+app = typer.Typer(help="Batched tiny dense solvers.", no_args_is_help=True, add_completion=False)
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
@@ -56,7 +56,8 @@ def selftest(
         raise InvalidValueError("the GPU's warp entries take --order 1 to 32 and --rhs 0 to 8")
     batches = tuple(batch or (16, 256, 4096, 65536))
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    notes = Console(stderr=True)
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as progress:
         task = progress.add_task("verdicts (kernels are compiled once, and kept)", total=None)
         trials = list(room.trials())
 

@@ -48,7 +48,7 @@ def bench(
 ) -> None:
     """Measure beside the peers, in one process, every output verified.
 
-    Peers are in the extra [bench]; one that is not installed is named. With --against the exit code is the gate's:
+    Peers are in the extra named bench; one that is not installed is named. With --against the exit code is the gate's:
     0 same or faster, 1 slow, 3 incomparable, 4 ambiguous.
     """
     from rich.console import Console

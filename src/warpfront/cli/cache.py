@@ -6,7 +6,9 @@ import typer
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Show or clear the compiled GPU kernels kept on disk.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show or clear the compiled GPU kernels kept on disk.", no_args_is_help=True, add_completion=False
+)
 
 
 @app.command()

@@ -189,5 +189,5 @@ def transpose(matrix: File, output: Output = None, device: Device = "auto") -> N
     seconds = time.perf_counter() - begin
     if output is not None:
         _write(output, turned, "transpose, written by warpfront transpose")
-    rows = [("result", f"{turned.shape[0]} x {turned.shape[1]}, {what}"), ("seconds", f"{seconds:.3f}")]
+    rows = [("result", f"{' x '.join(map(str, turned.shape))}, {what}"), ("seconds", f"{seconds:.3f}")]
     _show("Transpose", [*rows, *([] if output is None else [("written", str(output))])])

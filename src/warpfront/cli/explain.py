@@ -24,7 +24,9 @@ OPERATIONS: dict[str, tuple[str, str]] = {
 def explain(
     operation: Annotated[str, typer.Argument(help=f"Operation: {', '.join(OPERATIONS)}.")],
     sizes: Annotated[list[int] | None, typer.Argument(help="Its sizes; for transpose M N [BATCH].")] = None,
-    dtype: Annotated[str, typer.Option(help="Element type.")] = "float32",
+    dtype: Annotated[
+        str | None, typer.Option(help="Element type. Default: float32; price: float64.", show_default=False)
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     path: Annotated[str, typer.Option(help="Ask for one path by name.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -37,7 +39,12 @@ def explain(
     if operation not in OPERATIONS:
         raise InvalidValueError(f"no such operation: {operation!r}; there are {', '.join(OPERATIONS)}")
     handler: Callable[..., Any] = globals()[OPERATIONS[operation][0]]
-    decisions = handler(tuple(sizes or ()), {"dtype": dtype, "device": device, "path": path})
+    default = "float64" if operation == "price" else "float32"
+    decisions = handler(tuple(sizes or ()), {"dtype": dtype or default, "device": device, "path": path})
+    if path != "auto" and operation != "bfs" and not any(decision.taken for decision in decisions):
+        names = [decision.path for decision in decisions]
+        if path not in names:
+            raise InvalidValueError(f"{operation} has no path {path!r}; there are {', '.join(names)}")
     if as_json:
         import json
 

@@ -46,22 +46,10 @@ def gate(
 def show(outcome: Any) -> None:
     """Print an outcome as a table with a line that sums it up."""
     from rich.console import Console
-    from rich.table import Table
 
     console = Console()
     if outcome.rows:
-        table = Table(
-            "case", "operation", "contender", "base ms", "new ms", "ratio", "noise", "verdict", "why"
-        )
-        for row in outcome.rows:
-            cells = [
-                _milliseconds(row.base_seconds),
-                _milliseconds(row.new_seconds),
-                _number(row.ratio, ".3f"),
-            ]
-            cells.append("" if row.floor is None else f"{100 * row.floor:.1f}%")
-            table.add_row(row.case, row.operation, row.contender, *cells, row.verdict, row.reason)
-        console.print(table)
+        console.print(_table(outcome.rows))
     for reason in outcome.reasons:
         console.print(reason, highlight=False, markup=False)
     counts: dict[str, int] = {}
@@ -69,6 +57,34 @@ def show(outcome: Any) -> None:
         counts[row.verdict] = counts.get(row.verdict, 0) + 1
     parts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     console.print(f"verdict: {outcome.verdict}{f' ({parts})' if parts else ''}", highlight=False)
+
+
+def _table(rows: Any) -> Any:
+    """Return the rows as a table; columns that say nothing are left out, so that the others fit a narrow terminal."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    columns: dict[str, list[str]] = {
+        "case": [row.case for row in rows],
+        "operation": [row.operation for row in rows],
+        "contender": [row.contender for row in rows],
+        "base ms": [_milliseconds(row.base_seconds) for row in rows],
+        "new ms": [_milliseconds(row.new_seconds) for row in rows],
+        "ratio": [_number(row.ratio, ".3f") for row in rows],
+        "noise": ["" if row.floor is None else f"{100 * row.floor:.1f}%" for row in rows],
+        "verdict": [row.verdict for row in rows],
+        "why": [row.reason for row in rows],
+    }
+    if len(set(columns["contender"])) == 1:
+        del columns["contender"]
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    table = Table(box=None)
+    for name in shown:
+        words = name in ("case", "operation", "contender", "why")
+        table.add_column(name, overflow="fold", no_wrap=not words, min_width=9 if words else None)
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*(escape(cell) for cell in cells))
+    return table
 
 
 def _milliseconds(seconds: float | None) -> str:

@@ -64,6 +64,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (CompileError, 4),
     (OrderingFailedError, 4),
     (OutOfPagesError, 4),
+    (MemoryError, 4),
     (InvalidValueError, 2),
     (PatternChangedError, 2),
     (OSError, 2),
@@ -134,6 +135,8 @@ def _message(error: BaseException) -> str:
         text = str(error.format_message())
     elif isinstance(error, OSError) and error.strerror and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, MemoryError):
+        text = f"not enough memory on this machine: {error}"
     else:
         text = str(error)
     return " ".join(text.split()) or type(error).__name__

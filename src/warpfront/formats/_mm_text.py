@@ -84,16 +84,18 @@ def load_text(path: Path) -> FileText:
 def _gunzip(path: Path, packed: bytes) -> bytes:
     """Decompress all members; zlib itself instead of `gzip`, which drops the text before the damage."""
     parts: list[bytes] = []
+    at, end = 0, len(packed.rstrip(b"\0"))  # what pads the last member
     try:
-        while packed:
+        while at < end:
             member = zlib.decompressobj(_GZIP_WINDOW)
-            for at in range(0, len(packed), _CHUNK):
+            while at < len(packed) and not member.eof:
                 parts.append(member.decompress(packed[at : at + _CHUNK]))
-                if member.eof:
-                    break
+                at += _CHUNK
             if not member.eof:
                 raise zlib.error("it ends early")
-            packed = (member.unused_data + packed[at + _CHUNK :]).lstrip(b"\0")
+            at = min(at, len(packed)) - len(member.unused_data)
+            while at < end and packed[at] == 0:
+                at += 1
     except zlib.error as error:
         line = sum(part.count(b"\n") for part in parts) + 1
         raise FormatError(f"{path}:{line}: damaged gzip stream: {_one_line(str(error))}") from None
