@@ -46,6 +46,8 @@ def test_numbers_that_are_none(field, value):
         ({"n_steps": 2.5}, "n_steps must be an integer"),
         ({"n_steps": "3"}, "n_steps must be an integer"),
         ({"volatility": 100.0}, "leave the range of float64"),
+        ({"volatility": 1e200}, "leave the range of float64"),
+        ({"volatility": 1e200, "maturity": 0.0}, "leave the range of float64"),
         ({"rate": 900.0}, "leave the range of float64"),
         ({"spot": 1e300}, "leave the range of float64"),
         ({"strike": 1e-300}, "leave the range of float64"),

@@ -110,7 +110,7 @@ class Option:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        if self.log_extent > _MAX_LOG:
+        if not self.log_extent <= _MAX_LOG:  # not a number: an overflow times no time
             raise InvalidValueError(
                 "prices, or the squares of their sums, would leave the range of float64: the logarithm of spot or strike, "
                 f"the drift, 10 volatility sqrt(maturity) and |rate| maturity add up to {self.log_extent:.4g}, at most "
@@ -120,7 +120,7 @@ class Option:
     @property
     def log_reach(self) -> float:
         """Largest ``|ln(S_t / S_0)|`` to expect: drift and ten standard deviations."""
-        drift = abs(self.rate - self.dividend_yield - 0.5 * self.volatility**2) * self.maturity
+        drift = abs(self.rate - self.dividend_yield - 0.5 * self.volatility * self.volatility) * self.maturity
         return float(drift + 10.0 * self.volatility * self.maturity**0.5)
 
     @property
