@@ -158,6 +158,8 @@ def _likely_method(matrix: Any, structure: str) -> str:
     """Tell which factorisation to compile ahead; a wrong guess costs nothing but the help."""
     if structure == "G":
         return "lu"
+    if max(matrix.shape) > matrix.size:  # empty rows, or a size that only the file's header believes in
+        return "ldlt"
     square = matrix.shape[0] == matrix.shape[1] > 0
     if structure == "auto" and square and abs(matrix - matrix.T).max() > 0:
         return "lu"
