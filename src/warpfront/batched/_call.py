@@ -70,9 +70,12 @@ def run(
     numbers = checked_numbers(problem.dtype, shift, rtol, atol)
     if variant != "serial" and problem.n:
         plans.plan(problem, variant)  # the limits of a variant are the same everywhere
-    outputs = _host_outputs(problem, out)
-    no_overlap((left, right), outputs if out is not None else ())
-    results = tuple(o.array for o in outputs)
+    if out is None:
+        results = tuple(np.empty(*wanted) for wanted in shapes_of(problem).values())
+    else:
+        outputs = _host_outputs(problem, out)
+        no_overlap((left, right), outputs)
+        results = tuple(o.array for o in outputs)
     if problem.batch and problem.n:
         _solve_on_cpu(problem, left.array, right.array, results, numbers)
     else:
@@ -96,7 +99,7 @@ def _host(x: Any, name: str) -> Operand:
         )
     if not (array.flags.aligned and array.dtype.isnative):
         raise InvalidValueError(f"{name} must be aligned and of native byte order")
-    address = int(array.ctypes.data)
+    address = int(array.__array_interface__["data"][0])
     return Operand(name, array, address, array.nbytes, array.shape, arrays.dtype_name(array.dtype))
 
 
@@ -109,8 +112,6 @@ def _check_layout(operand: Operand) -> None:
 
 
 def _host_outputs(p: BatchedProblem, out: Any) -> tuple[Operand, ...]:
-    if out is None:
-        return tuple(_host(np.empty(*wanted), name) for name, wanted in shapes_of(p).items())
     result = []
     for name, array in given(p, out):
         if not isinstance(array, np.ndarray) or not array.flags.writeable:
