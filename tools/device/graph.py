@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import graph_measure as measure  # noqa: E402
 import graph_report  # noqa: E402
+import side_by_side  # noqa: E402
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 PROFILE = {
@@ -39,10 +40,6 @@ PROFILE = {
     "sm__warps_active.avg.pct_of_peak_sustained_active": "warps resident, %",
     "dram__throughput.avg.pct_of_peak_sustained_elapsed": "device memory, % of peak",
 }
-
-
-def environment():
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_IN_MEMORY": "1"}
 
 
 def tool(name):
@@ -114,30 +111,6 @@ def check_commands():
     return commands
 
 
-def run_checks(out, seconds):
-    running = {}
-    for name, command in check_commands().items():
-        log = (out / f"{name}.log").open("w")
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment(), start_new_session=True
-        )
-        running[name] = process, log
-    deadline, results = perf_counter() + seconds, {}
-    for name, (process, log) in running.items():
-        try:
-            code = process.wait(max(1.0, deadline - perf_counter()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
-            code = "timeout"
-        log.close()
-        lines = (out / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        results[name] = {"exit": code, "last": (lines or [""])[-1]}
-        print(f"{name:10s} exit {code}: {(lines or [''])[-1][:140]}", flush=True)
-        if code != 0:
-            print("\n".join("    " + line[:160] for line in lines[-25:]), flush=True)
-    return results
-
-
 def check(out, seconds):
     failed = False
     try:
@@ -145,7 +118,7 @@ def check(out, seconds):
     except Exception:
         traceback.print_exc()
         failed = True
-    results = run_checks(out, seconds)
+    results = side_by_side.finish(side_by_side.start(check_commands(), out), seconds, 25)
     (out / "checks.json").write_text(json.dumps(results, indent=1))
     try:
         measure.profile_table(out / "profile.log", PROFILE, out / "profile.json")
@@ -170,7 +143,10 @@ def time_all(out, seconds, dry):
             ",".join(left),
         ]
         child = subprocess.Popen(
-            command + (["--dry"] if dry else []), cwd=ROOT, env=environment(), start_new_session=True
+            command + (["--dry"] if dry else []),
+            cwd=ROOT,
+            env=side_by_side.environment(),
+            start_new_session=True,
         )
         begun, current = perf_counter(), None
         while child.poll() is None:

@@ -25,6 +25,9 @@ from time import perf_counter
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
+
+import side_by_side  # noqa: E402
+
 STARTED = perf_counter()
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
@@ -112,32 +115,7 @@ def start_checks(out):
             *(word for section in sections for word in ("--section", section)),
             "--log-file", str(out / "ncu.csv"), python, str(Path(here).with_name("image_measure.py")), "profile", str(out),
         ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_IN_MEMORY": "1"}
-    running = {}
-    for name, command in commands.items():
-        log = (out / f"{name}.log").open("w")
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-        )
-        running[name] = (process, log)
-    return running
-
-
-def finish_checks(running, out, deadline):
-    results = {}
-    for name, (process, log) in running.items():
-        try:
-            code = process.wait(max(1.0, deadline - perf_counter()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # the process leads a group of its own
-            code = "timeout"
-        log.close()
-        text = (out / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        results[name] = {"exit": code, "last": text[-1:] or [""]}
-        print(f"{name:10s} exit {code}: {(text or [''])[-1][:150]}", flush=True)
-        if code != 0:
-            print("\n".join("    " + line[:180] for line in text[-14:]), flush=True)
-    return results
+    return side_by_side.start(commands, out)
 
 
 def driver():
@@ -254,7 +232,7 @@ def main():
         if not options.dry:
             from image_report import counters
 
-            checks = finish_checks(start_checks(options.out), options.out, STARTED + 140)
+            checks = side_by_side.finish(start_checks(options.out), STARTED + 140 - perf_counter())
             # Where the profiler may not read counters, that is no finding about a kernel.
             failed += [name for name, found in checks.items() if found["exit"] != 0 and name != "ncu"]
             print(counters(options.out / "ncu.csv"), flush=True)

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
 import montecarlo_measure as measure  # noqa: E402
+import side_by_side  # noqa: E402
 from montecarlo_report import record_of, summary  # noqa: E402
 
 from warpfront.montecarlo import AsianArithmetic, Barrier, European, _cuda, price  # noqa: E402
@@ -125,34 +126,7 @@ def check_commands():
 
 def run_checks(out, seconds):
     """Run the device tests and the four sanitizers side by side, each with the same deadline."""
-    running = {}
-    for name, command in check_commands().items():
-        log = (out / f"montecarlo_{name}.log").open("w")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_IN_MEMORY": "1"}
-        running[name] = (
-            subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            ),
-            log,
-        )
-    deadline, results = perf_counter() + seconds, {}
-    for name, (process, log) in running.items():
-        try:
-            code = process.wait(max(1.0, deadline - perf_counter()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # it leads its own group
-            code = "timeout"
-        log.close()
-        lines = (out / f"montecarlo_{name}.log").read_text(errors="replace").strip().splitlines()
-        results[name] = {"exit": code, "last": lines[-1:]}
-        print(f"{name}: exit {code}: {(lines or [''])[-1][:150]}", flush=True)
-        if code != 0:
-            print("\n".join("    " + line[:180] for line in lines[-20:]), flush=True)
+    results = side_by_side.finish(side_by_side.start(check_commands(), out, "montecarlo_"), seconds, 20)
     if any(entry["exit"] != 0 for entry in results.values()):
         raise RuntimeError(str(results))
     return results

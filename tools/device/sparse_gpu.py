@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import side_by_side  # noqa: E402
 from sparse_gpu_sections import RESULTS, sections  # noqa: E402
 
 
@@ -66,27 +65,6 @@ def build_all(arch, types=("float64", "float32")):
 # ------------------------------------------------------------------ phases
 
 
-def start(command, log):
-    handle = log.open("w")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
-        "CUPY_CACHE_IN_MEMORY": "1",
-        "PYTHONFAULTHANDLER": "1",
-    }
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=handle, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-    )
-
-
-def finish(process, seconds):
-    try:
-        return process.wait(max(1.0, seconds))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # the process and what it started: it leads its own group
-        return "timeout"
-
-
 def check(out, limit):
     me, python = str(Path(__file__).resolve()), sys.executable
     begun = perf_counter()
@@ -106,16 +84,10 @@ def check(out, limit):
             tool, "--tool", name, "--error-exitcode", "1", *api, "--target-processes", "all", python, me, "--section",
             "driver", "--out", str(out / name),
         ]  # fmt: skip
-    running = {n: start(c, out / f"{n}.log") for n, c in commands.items()}
-    deadline, failed = begun + limit, []
-    for name, process in running.items():
-        code = finish(process, deadline - perf_counter())
-        lines = (out / f"{name}.log").read_text(errors="replace").strip().splitlines() or [""]
-        print(f"{name:10s} exit {code}: {lines[-1][:160]}", flush=True)
-        if code not in (0, 5):
-            failed.append(name)
-            print("\n".join("    " + line[:200] for line in lines[-14:]), flush=True)
-        (out / "check.json").write_text(json.dumps({"failed": failed}))
+    running = side_by_side.start(commands, out, PYTHONFAULTHANDLER="1")
+    results = side_by_side.finish(running, begun + limit - perf_counter())
+    failed = [name for name, result in results.items() if result["exit"] not in (0, 5)]
+    (out / "check.json").write_text(json.dumps({"failed": failed}))
     print(f"check took {perf_counter() - begun:.0f} s; failed: {failed or 'none'}")
     return 1 if failed or any("error" in b for b in built) else 0
 
@@ -150,13 +122,12 @@ def main():
         return run_section(args.section, args.out)
     if args.phase == "check":
         return check(args.out, args.limit)
-    smoke = start(
-        [sys.executable, str(Path(__file__).resolve()), "--section", "smoke", "--out", str(args.out)], args.out / "smoke.log"
-    )  # fmt: skip
-    if finish(smoke, 40.0) != 0:
+    me = str(Path(__file__).resolve())
+    smoke = {"smoke": [sys.executable, me, "--section", "smoke", "--out", str(args.out)]}
+    if side_by_side.finish(side_by_side.start(smoke, args.out), 40.0)["smoke"]["exit"] != 0:
         from warpfront.sparse.gpu import schedule
 
-        print("smoke failed: solves level by level", (args.out / "smoke.log").read_text()[-1500:], flush=True)
+        print("smoke failed: solves level by level", flush=True)
         schedule.make_plan.__kwdefaults__["one_launch"] = False
     from sparse_gpu_time import measure
 

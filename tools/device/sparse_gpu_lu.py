@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +26,7 @@ sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).resolve().parent), str(ROO
 
 import numpy as np  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
+import side_by_side  # noqa: E402
 from sparse_gpu_cases import carried, carried_names, errors, grid_kkt, kkt, laplacian  # noqa: E402
 
 RESULTS = []
@@ -293,22 +292,6 @@ def build_one(job):
     }  # fmt: skip
 
 
-def start(command, log):
-    handle = log.open("w")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_IN_MEMORY": "1"}
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=handle, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-    )
-
-
-def finish(process, seconds):
-    try:
-        return process.wait(max(1.0, seconds))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # the process and what it started: it leads its own group
-        return "timeout"
-
-
 def check(out, limit):
     me, python, begun = str(Path(__file__).resolve()), sys.executable, perf_counter()
     with ProcessPoolExecutor(min(12, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
@@ -330,16 +313,10 @@ def check(out, limit):
             tool, "--tool", name, "--error-exitcode", "1", *api, "--target-processes", "all", python, me, "--section",
             "driver", "--out", str(out / name),
         ]  # fmt: skip
-    running = {n: start(c, out / f"{n}.log") for n, c in commands.items()}
-    deadline, failed = begun + limit, []
-    for name, process in running.items():
-        code = finish(process, deadline - perf_counter())
-        lines = (out / f"{name}.log").read_text(errors="replace").strip().splitlines() or [""]
-        print(f"{name:10s} exit {code}: {lines[-1][:150]}", flush=True)
-        if code != 0:
-            failed.append(name)
-            print("\n".join("    " + line[:200] for line in lines[-10:]), flush=True)
-        (out / "check.json").write_text(json.dumps({"failed": failed}))
+    running = side_by_side.start(commands, out)
+    results = side_by_side.finish(running, begun + limit - perf_counter())
+    failed = [name for name, result in results.items() if result["exit"] != 0]
+    (out / "check.json").write_text(json.dumps({"failed": failed}))
     print(f"check took {perf_counter() - begun:.0f} s; failed: {failed or 'none'}")
     return 1 if failed or bad else 0
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +25,7 @@ from time import perf_counter
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
+import side_by_side  # noqa: E402
 from transpose_measure import (  # noqa: E402
     ODD,
     PORTABLE,
@@ -157,37 +156,7 @@ def check_commands():
 
 def start_checks(out):
     """Start the device tests and the four sanitizers; return name -> (process, log file)."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
-        "CUPY_CACHE_IN_MEMORY": "1",
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-    }
-    running = {}
-    for name, command in check_commands().items():
-        log = (out / f"{name}.log").open("w")
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-        )
-        running[name] = (process, log)
-    return running
-
-
-def finish_checks(running, out, seconds):
-    deadline, results = perf_counter() + seconds, {}
-    for name, (process, log) in running.items():
-        try:
-            code = process.wait(max(1.0, deadline - perf_counter()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # the process and what it started: it leads its own group
-            code = "timeout"
-        log.close()
-        text = (out / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        results[name] = {"exit": code, "last": text[-1:] or [""]}
-        print(f"{name:10s} exit {code}: {(text or [''])[-1][:150]}", flush=True)
-        if code != 0:
-            print("\n".join("    " + line[:200] for line in text[-12:]), flush=True)
-    return results
+    return side_by_side.start(check_commands(), out, XLA_PYTHON_CLIENT_PREALLOCATE="false")
 
 
 def driver():
@@ -305,9 +274,7 @@ def main():
         section("variants", lambda: check_variants(bench))
         section(
             "checks",
-            lambda: finish_checks(
-                running, options.out, (options.seconds or 140) - (perf_counter() - STARTED)
-            ),
+            lambda: side_by_side.finish(running, (options.seconds or 140) - (perf_counter() - STARTED)),
         )
         failed += [name for name, found in done.get("checks", {}).items() if found["exit"] != 0]
         (options.out / "check.json").write_text(json.dumps(done, indent=1, default=str))
