@@ -67,7 +67,8 @@ class OrderingCandidate:
 class AnalysisRecord:
     """What the analysis chose and predicts.
 
-    The last three are LU's: how rows were matched with columns, diagonal blocks, entries that could be matched.
+    ``matching``, ``n_blocks`` and ``structural_rank`` are LU's: how rows were matched with columns, diagonal blocks,
+    entries that could be matched. ``steps``: name and seconds of each step, compilation included.
     """
 
     n: int
@@ -88,6 +89,7 @@ class AnalysisRecord:
     matching: str = ""
     n_blocks: int = 1
     structural_rank: int = -1
+    steps: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def test_positive_definite(kind, n, seed):
     assert reconstruction_error(a, reconstruct(both)) <= 1e-12
 
 
-@pytest.mark.parametrize("ordering", ["amd", "metis", "level_set", "natural", "user"])
+@pytest.mark.parametrize("ordering", ["amd", "multilevel", "metis", "level_set", "natural", "user"])
 @pytest.mark.parametrize("kind", ["zero block", "70% delayed", "empty rows", "all 2x2"])
 def test_every_ordering(kind, ordering):
     rng = np.random.default_rng(7)

@@ -8,16 +8,17 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpfront.backend import settings
 from warpfront.errors import InvalidValueError, NotSupportedError
 from warpfront.sparse.analysis import dissection
 from warpfront.sparse.analysis._amd_kernels import _collect, approximate_minimum_degree
 from warpfront.sparse.analysis.amd import amd
-from warpfront.sparse.analysis.dissection import OrderingFailedError, level_set, metis
+from warpfront.sparse.analysis.dissection import OrderingFailedError, level_set, metis, multilevel
 from warpfront.sparse.analysis.graph import adjacency, pairs_to_groups
 from warpfront.sparse.analysis.ordering import METHODS, choose, predicted_seconds
 from warpfront.sparse.analysis.pairing import zero_diagonal_pairs
 
-ORDERERS = (amd, metis, level_set)
+ORDERERS = (amd, multilevel, metis, level_set)
 
 
 def graph(matrix):
@@ -126,11 +127,14 @@ def test_degenerate_graphs(orderer):
         (grid(60, 60), amd, 62_000),
         (grid(60, 60), level_set, 66_000),
         (grid(60, 60), metis, 62_000),
+        (grid(60, 60), multilevel, 66_000),
         (grid(14, 14, 14), amd, 165_000),
         (grid(14, 14, 14), level_set, 135_000),
         (grid(14, 14, 14), metis, 132_000),
+        (grid(14, 14, 14), multilevel, 132_000),
         (cube27(10), amd, 78_000),
         (cube27(10), metis, 73_000),
+        (cube27(10), multilevel, 73_000),
     ],
 )
 def test_fill_on_grids(matrix, orderer, entries):
@@ -181,7 +185,7 @@ def test_auto_tries_only_what_can_pay():
     small = choose(*graph(grid(20, 20)))
     assert [c.method for c in small.candidates] == ["amd"]
     assert "level_set not tried" in small.reason
-    assert "metis not tried" in small.reason
+    assert "multilevel not tried" in small.reason
     cube = choose(*graph(grid(24, 24, 24)))
     assert [c.method for c in cube.candidates] == ["amd", "level_set"]
     assert cube.method == "level_set"
@@ -190,30 +194,33 @@ def test_auto_tries_only_what_can_pay():
     assert times[1] < times[0]
 
 
-@pytest.fixture
-def metis_is_cheap(monkeypatch):
-    costs = {"level_set": (1, 1), "metis": (0, 0)}
+def test_auto_takes_multilevel_where_it_is_best(monkeypatch):
+    costs = {"level_set": (1, 1), "multilevel": (0, 0)}
     monkeypatch.setattr("warpfront.sparse.analysis.ordering._ORDERING_SECONDS", costs)
-
-
-def test_auto_takes_metis_where_it_is_best(metis_is_cheap):
     chosen = choose(*graph(cube27(12)))
-    assert [c.method for c in chosen.candidates] == ["amd", "metis"]
-    assert chosen.method == "metis"
+    assert [c.method for c in chosen.candidates] == ["amd", "multilevel"]
+    assert chosen.method == "multilevel"
 
 
-def test_missing_metis_is_an_error_by_name_and_said_by_auto(metis_is_cheap, monkeypatch):
+def test_auto_prefers_shallow_trees_for_a_gpu():
+    pattern = graph(grid(90, 90))
+    here, there = choose(*pattern), choose(*pattern, target="cuda")
+    assert len(there.candidates) > len(here.candidates)
+    assert predicted_seconds(there.candidates[0], "cuda") > min(
+        predicted_seconds(c, "cuda") for c in there.candidates
+    )
+    depth = {c.method: c.depth for c in there.candidates}
+    assert depth[there.method] < depth["amd"]
+
+
+def test_missing_metis_is_an_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
-    pattern = graph(grid(6, 6))
     with pytest.raises(NotSupportedError, match="pymetis"):
-        choose(*pattern, "metis")
-    chosen = choose(*pattern)
-    assert chosen.method == "amd"
-    assert "metis not available" in chosen.reason
+        choose(*graph(grid(6, 6)), "metis")
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("out of memory"), ([0, 0, 1], None)])
-def test_failing_metis_is_an_error_by_name_and_said_by_auto(metis_is_cheap, monkeypatch, answer):
+def test_failing_metis_is_an_error(monkeypatch, answer):
     import pymetis
 
     def fail(*_, **__):
@@ -222,10 +229,38 @@ def test_failing_metis_is_an_error_by_name_and_said_by_auto(metis_is_cheap, monk
         return answer
 
     monkeypatch.setattr(pymetis, "nested_dissection", fail)
-    pattern = graph(grid(3))
     with pytest.raises(OrderingFailedError, match=r"METIS (failed: out of memory|returned something)"):
-        choose(*pattern, "metis")
-    assert "metis not available: METIS" in choose(*pattern).reason
+        choose(*graph(grid(3)), "metis")
+
+
+@pytest.mark.parametrize("matrix", [grid(70, 70), sp.block_diag([grid(50, 50), grid(13, 13, 13), grid(900)])])
+def test_multilevel_has_the_same_bits_on_any_number_of_threads(monkeypatch, matrix):
+    monkeypatch.setattr(dissection, "_ALONE", 300)
+    n, xadj, adj = graph(matrix)
+    weights = np.random.default_rng(0).integers(1, 4, n).astype(np.int32)
+    found = []
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(settings, "threads", lambda threads=threads: threads)
+        found.append(multilevel(n, xadj, adj, weights))
+    assert np.array_equal(np.sort(found[0]), np.arange(n))
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+def test_multilevel_ends_with_a_separator_and_leaves_cliques_whole():
+    matrix = grid(40, 40)
+    perm = multilevel(*graph(matrix))
+    kept = np.sort(perm[:-40])
+    assert sp.csgraph.connected_components(sp.csr_matrix(matrix)[kept][:, kept])[0] > 1
+    n, xadj, adj = graph(np.ones((300, 300)))
+    assert np.array_equal(np.sort(multilevel(n, xadj, adj)), np.arange(n))
+
+
+def test_multilevel_takes_a_star_apart():
+    star = sp.lil_matrix((3000, 3000))
+    star[0] = star[:, 0] = 1
+    perm = multilevel(*graph(star))
+    assert fill(star, perm) == 2 * 3000 - 1
 
 
 def test_level_sets_split_down_to_the_leaves(monkeypatch):
@@ -270,7 +305,7 @@ def test_user_permutation_and_method_go_together(method, perm):
 
 
 def test_unknown_method_lists_the_known_ones():
-    with pytest.raises(InvalidValueError, match="level_set, natural, user"):
+    with pytest.raises(InvalidValueError, match="amd, multilevel, metis, level_set, natural, user"):
         choose(*graph(np.ones((2, 2))), "colamd")
 
 

@@ -308,7 +308,7 @@ def test_order_one(value):
     np.testing.assert_allclose(x, [1.0], rtol=1e-15)
 
 
-@pytest.mark.parametrize("method", ["auto", "amd", "natural", "metis", "level_set"])
+@pytest.mark.parametrize("method", ["auto", "amd", "natural", "metis", "multilevel", "level_set"])
 def test_diagonal_and_identity(method):
     n = 50
     d = np.where(np.arange(n) % 3 == 0, -2.0, 3.0)

@@ -27,7 +27,7 @@ Solution = Annotated[
     typer.Option("--output", "-o", help="Write x: .mtx, .mtx.gz or .npz.", show_default=False),
 ]
 Structure = Annotated[str, typer.Option(help="auto, SPD (Cholesky), S (LDL^T) or G.")]
-Ordering = Annotated[str, typer.Option(help="auto, amd, metis, level_set or natural.")]
+Ordering = Annotated[str, typer.Option(help="auto, amd, multilevel, metis, level_set or natural.")]
 View = Annotated[str, typer.Option(help="full, or the triangle that holds the entries: lower, upper.")]
 Plot = Annotated[
     Path | None,

@@ -76,6 +76,10 @@ def _analysis(outcome: Outcome) -> Section:
         ("ordering", record.ordering),
         ("why", record.ordering_reason),
         ("candidates", "\n".join(candidates) or "none"),
+        (
+            "time",
+            ", ".join(f"{step} {duration(seconds)}" for step, seconds in record.steps) or "not measured",
+        ),
         *_reordering(record, symbolic.pattern.nnz),
         ("flops", f"{record.flops:.3g}"),
         ("fronts", f"{record.n_supernodes:,}, largest {record.max_front:,} rows, {record.tree_depth} levels"),

@@ -44,7 +44,7 @@ SETTINGS: dict[str, Setting] = {
     "reordering_alg": Setting(
         "auto",
         str,
-        ("auto", "amd", "metis", "level_set", "natural", "user"),
+        ("auto", "amd", "multilevel", "metis", "level_set", "natural", "user"),
         "analysis",
         "fill-reducing ordering",
     ),
@@ -219,6 +219,6 @@ REFUSED_VALUES: dict[str, dict[str, str]] = {
     "reordering_alg": {
         "btf_colamd": "LU finds block triangular form by itself; leave 'auto'",
         "colamd": "orderings work on the pattern of A + A^T; leave 'auto'",
-        "nested_dissection": "name the kind: 'metis' or 'level_set'",
+        "nested_dissection": "name the kind: 'multilevel', 'metis' or 'level_set'",
     },
 }

@@ -12,6 +12,7 @@ from warpfront.formats.canonical import Canonical
 from warpfront.sparse.parameters import Settings
 
 if TYPE_CHECKING:
+    from warpfront.sparse.analysis.steps import Steps
     from warpfront.sparse.analysis.symbolic import Symbolic
     from warpfront.sparse.numeric.factorize import Factor, FactorOptions
     from warpfront.sparse.numeric.factorize_lu import Scaling
@@ -26,7 +27,11 @@ __all__ = [
 
 
 def analyze_lu(
-    pattern: Canonical, values: NDArray[Any], settings: Settings, block_triangular: bool | None = None
+    pattern: Canonical,
+    values: NDArray[Any],
+    settings: Settings,
+    block_triangular: bool | None = None,
+    steps: Steps | None = None,
 ) -> Symbolic:
     """Match, scale, order, plan."""
     from warpfront.sparse.analysis.general import analyze_general
@@ -38,6 +43,8 @@ def analyze_lu(
         user_perm=settings["user_perm"],
         matching=settings["matching_alg"] != "none",
         block_triangular=settings["block_triangular"] if block_triangular is None else block_triangular,
+        target=settings.target,
+        steps=steps,
     )
 
 

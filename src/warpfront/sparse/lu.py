@@ -55,7 +55,7 @@ def splu(
         if permc_spec != "NATURAL":
             raise NotSupportedError(
                 f"permc_spec={permc_spec!r}: rows are matched first and orderings work on the pattern of A + A^T; "
-                "choose one with reordering_alg= (auto, amd, metis, level_set, natural, user)"
+                "choose one with reordering_alg= (auto, amd, multilevel, metis, level_set, natural, user)"
             )
         parameters.setdefault("reordering_alg", "natural")
     given = {"relax": relax, "panel_size": panel_size, "options": options}

@@ -31,11 +31,14 @@ class Settings:
         The matrix is float32 or complex64.
     general : bool
         The matrix is factored by LU.
+    target : str
+        Where it is factored: ``cpu`` or ``cuda``.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     single: bool = False
     general: bool = False
+    target: str = "cpu"
 
     def __getitem__(self, name: str) -> Any:
         if name in self.values:

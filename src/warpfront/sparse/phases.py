@@ -37,10 +37,15 @@ RANGE = (
 SEARCH = {"auto": 0, "bunch_kaufman": 0, "diagonal": 1, "none": 2}  # as in numeric/_ldlt_kernels
 
 
-def analyze_system(system: System, values: NDArray[Any], settings: Settings, matching: bool = False) -> Any:
-    """Order, find the fronts and plan memory; returns a `Symbolic`. ``matching``: also where ``auto`` does without."""
+def analyze_system(
+    system: System, values: NDArray[Any], settings: Settings, matching: bool = False, steps: Any = None
+) -> Any:
+    """Order, find the fronts and plan memory; returns a `Symbolic`.
+
+    ``matching``: also where ``auto`` does without. ``steps``: a stop watch, `analysis.steps.Steps`.
+    """
     if system.structure == "G":
-        return analyze_lu(system.pattern, values, settings)
+        return analyze_lu(system.pattern, values, settings, steps=steps)
     from warpfront.sparse.analysis import analyze
 
     return analyze(
@@ -50,6 +55,8 @@ def analyze_system(system: System, values: NDArray[Any], settings: Settings, mat
         ordering=settings["reordering_alg"],
         user_perm=settings["user_perm"],
         matching=matching or settings["matching_alg"] == "max_diag_product",
+        target=settings.target,
+        steps=steps,
     )
 
 
@@ -103,8 +110,10 @@ def check_symbolic(system: System, symbolic: Any) -> None:
             raise PatternChangedError(f"the analysis is of another pattern or entry order (array {name!r})")
 
 
-def analysis_record(system: System, symbolic: Any, seconds: float, jit_seconds: float) -> AnalysisRecord:
-    """Say what the analysis chose."""
+def analysis_record(
+    system: System, symbolic: Any, seconds: float, jit_seconds: float, steps: dict[str, float]
+) -> AnalysisRecord:
+    """Say what the analysis chose, and how long its steps took."""
     return AnalysisRecord(
         n=symbolic.n,
         nnz=system.operand.nnz,
@@ -121,6 +130,7 @@ def analysis_record(system: System, symbolic: Any, seconds: float, jit_seconds: 
         n_pairs=symbolic.pairs,
         seconds=seconds,
         jit_seconds=jit_seconds,
+        steps=tuple(steps.items()),
         **_matching_facts(symbolic),
     )
 

@@ -75,6 +75,8 @@ class DirectSolver(Readings):
     Inertia(positive=3, negative=0, zero=0)
     """
 
+    _target = "cpu"
+
     def __new__(
         cls,
         A: Any = None,
@@ -132,6 +134,7 @@ class DirectSolver(Readings):
             self._system, self._values = read_system(A, structure, view, clean=True)
         self._settings.single = self._system.dtype.name in ("float32", "complex64")
         self._settings.general = self._system.structure == "G"
+        self._settings.target = self._target
         phases.check_settings(self._system, self._settings)
 
     @exclusive
@@ -149,13 +152,17 @@ class DirectSolver(Readings):
         PatternChangedError
             ``symbolic`` is of another pattern.
         """
-        clock = Clock()
+        from warpfront.sparse.analysis.steps import Steps
+
+        clock, steps = Clock(), Steps()
         with clock:
             if symbolic is not None:
                 phases.check_symbolic(self._system, symbolic)
                 self._symbolic = symbolic
             else:
-                self._symbolic = phases.analyze_system(self._system, self._values, self._settings)
+                self._symbolic = phases.analyze_system(
+                    self._system, self._values, self._settings, steps=steps
+                )
         self._factor = self._refiner = self._spare_state = None
         self._first = symbolic is None
         record = phases.analysis_record(
@@ -163,6 +170,7 @@ class DirectSolver(Readings):
             self._symbolic,
             self._clock.seconds + clock.seconds,
             self._clock.jit_seconds + clock.jit_seconds,
+            {"reading": self._clock.seconds + self._clock.jit_seconds, **steps.seconds},
         )
         self._report = SolverReport(analysis=record)
         return self
@@ -303,7 +311,8 @@ class DirectSolver(Readings):
             return factored
         self._symbolic, analysis = symbolic, self._report.analysis
         seconds, jit = (analysis.seconds, analysis.jit_seconds) if analysis else (0.0, 0.0)
-        record = phases.analysis_record(self._system, symbolic, seconds, jit)
+        steps = dict(analysis.steps) if analysis else {}
+        record = phases.analysis_record(self._system, symbolic, seconds, jit, steps)
         self._report = SolverReport(analysis=record)
         return again
 
@@ -365,6 +374,8 @@ class DirectSolver(Readings):
 
 class _CudaSolver(CudaPhases, DirectSolver):
     """`DirectSolver` with its numeric phases on the GPU."""
+
+    _target = "cuda"
 
     analyze = exclusive(CudaPhases.analyze)
     factorize = exclusive(CudaPhases.factorize)

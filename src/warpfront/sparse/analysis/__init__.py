@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from warpfront.errors import InvalidValueError
 from warpfront.formats.canonical import Canonical
+from warpfront.sparse.analysis.steps import Steps
 from warpfront.sparse.analysis.symbolic import Symbolic, build_symbolic
 
-__all__ = ["Symbolic", "analyze", "equilibrate"]
+__all__ = ["Steps", "Symbolic", "analyze", "equilibrate"]
 
 
 def equilibrate(pattern: Canonical, values: NDArray[Any]) -> NDArray[np.float64]:
@@ -31,6 +32,8 @@ def analyze(
     ordering: str = "auto",
     user_perm: NDArray[Any] | None = None,
     matching: bool = False,
+    target: str = "cpu",
+    steps: Steps | None = None,
 ) -> Symbolic:
     """Analyse the lower triangle of a symmetric matrix.
 
@@ -48,6 +51,10 @@ def analyze(
         With ``ordering="user"``.
     matching : bool
         Pairs and scaling by a symmetrised maximum-product matching (Duff and Pralet 2005) for an indefinite matrix.
+    target : {"cpu", "cuda"}
+        Where the factorisation will run; see `ordering.choose`.
+    steps : Steps, optional
+        Is told what took how long.
 
     Raises
     ------
@@ -58,7 +65,7 @@ def analyze(
     from warpfront.sparse.analysis.ordering import choose
     from warpfront.sparse.analysis.pairing import zero_diagonal_pairs
 
-    n = pattern.n_cols
+    n, steps = pattern.n_cols, Steps() if steps is None else steps
     groups, pairs, kept = None, 0, None
     if indefinite and pattern.nnz:
         if not np.any(values):
@@ -74,8 +81,13 @@ def analyze(
         pairs = int(np.count_nonzero(mate >= 0)) // 2
         if pairs:
             groups = pairs_to_groups(mate)
+        steps.done("scaling and pairs")
     xadj, adj = adjacency(n, pattern.ptr, pattern.ind)
-    symbolic = build_symbolic(pattern, xadj, adj, choose(n, xadj, adj, ordering, user_perm, groups), pairs)
+    steps.done("graph")
+    chosen = choose(n, xadj, adj, ordering, user_perm, groups, target=target)
+    steps.done("ordering")
+    symbolic = build_symbolic(pattern, xadj, adj, chosen, pairs)
+    steps.done("fronts")
     return replace(symbolic, scale=kept)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from warpfront.errors import InvalidValueError
 from warpfront.formats.canonical import Canonical
+from warpfront.sparse.analysis.steps import Steps
 from warpfront.sparse.analysis.symbolic import Coupling, Entries, General, Symbolic, build_symbolic
 
 __all__ = ["analyze_general", "equilibrate_matched"]
@@ -38,6 +39,8 @@ def analyze_general(
     user_perm: NDArray[Any] | None = None,
     matching: bool = True,
     block_triangular: bool = True,
+    target: str = "cpu",
+    steps: Steps | None = None,
 ) -> Symbolic:
     """Analyse a square matrix for LU.
 
@@ -57,6 +60,8 @@ def analyze_general(
     block_triangular : bool
         Factor only the diagonal blocks of the block triangular form, and use the entries above them as they are. Not
         where the pattern is singular: the rank of a matrix may be more than those of its blocks together.
+    target, steps
+        As in `warpfront.sparse.analysis.analyze`.
 
     Raises
     ------
@@ -76,11 +81,15 @@ def analyze_general(
         raise InvalidValueError(
             "every value of the matrix is zero: rows cannot be matched nor scaled; analyse with the first real values"
         )
+    steps = Steps() if steps is None else steps
     found = _match(pattern, np.abs(values).astype(np.float64, copy=False), matching)
+    steps.done("matching and scaling")
     split = permute_and_split(pattern.ptr, pattern.ind, found.row_of, block_triangular and found.rank == n)
     component, count, inside, xadj, adj, above, matched = split
     entries = Entries(*inside)
-    chosen = choose(n, xadj, adj, ordering, user_perm, None, LU_WORK)
+    steps.done("graph")
+    chosen = choose(n, xadj, adj, ordering, user_perm, None, LU_WORK, target)
+    steps.done("ordering")
     symbolic = build_symbolic(pattern, xadj, adj, chosen, 0, entries)
     rows, blocks, *coupling = lay_out_blocks(
         symbolic.perm, found.row_of, symbolic.plan.node_ptr, component, count, above
@@ -98,6 +107,7 @@ def analyze_general(
         coupling=Coupling(*coupling),
         matching=found.how,
     )
+    steps.done("fronts")
     return replace(symbolic, general=general)
 
 

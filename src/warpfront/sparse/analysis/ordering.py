@@ -10,27 +10,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from warpfront.errors import InvalidValueError, NotSupportedError
+from warpfront.errors import InvalidValueError
 from warpfront.report import OrderingCandidate
 from warpfront.sparse.analysis.amd import amd
-from warpfront.sparse.analysis.dissection import OrderingFailedError, level_set, metis
+from warpfront.sparse.analysis.dissection import level_set, metis, multilevel
 from warpfront.sparse.analysis.etree import EliminationTree, elimination_tree
 from warpfront.sparse.analysis.graph import compress, expand
 
 __all__ = ["METHODS", "Ordering", "choose"]
 
-METHODS = ("auto", "amd", "metis", "level_set", "natural", "user")
+METHODS = ("auto", "amd", "multilevel", "metis", "level_set", "natural", "user")
 
-# Cost model of `auto`: one numeric factorisation on two cores, and the orderings themselves. Fixed
-# figures, not clocks, so that the choice is the same in every run.
-_SECONDS_PER_FLOP = 1 / 40e9
-_SECONDS_PER_ENTRY = 6e-9
-_SECONDS_PER_LEVEL = 5e-6
-# An ordering is tried when its cost is below this share of the best factorisation so far: the most that
-# level sets and METIS have saved against minimum degree is about two thirds.
+# Cost model of `auto`: one numeric factorisation, and the orderings themselves. Fixed figures, not clocks, so that
+# the choice is the same in every run. Seconds a flop, an entry of L, a level: of two cores, and of a GPU, where a level
+# is a launch and a chain of panels.
+_FACTOR_SECONDS = {"cpu": (1 / 40e9, 6e-9, 5e-6), "cuda": (1 / 20e12, 2e-11, 40e-6)}
+# An ordering is tried when its cost is below this share of the best factorisation so far, as often as it is expected:
+# the most that nested dissection has saved against minimum degree is about two thirds.
 _POSSIBLE_SAVING = 2 / 3
+_FACTORISATIONS = {"cpu": 1, "cuda": 100}
 # method -> seconds per vertex, seconds per adjacency entry
-_ORDERING_SECONDS = {"level_set": (0.5e-6, 0.025e-6), "metis": (4e-6, 0.3e-6)}
+_ORDERING_SECONDS = {"level_set": (0.5e-6, 0.025e-6), "multilevel": (2e-6, 0.3e-6)}
 
 _Graph = tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32]]
 _Orderer = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.int32], Any], npt.NDArray[np.int32]]
@@ -72,6 +72,7 @@ def choose(
     user_perm: npt.NDArray[Any] | None = None,
     groups: npt.NDArray[Any] | None = None,
     work: float = 1.0,
+    target: str = "cpu",
 ) -> Ordering:
     """Order a symmetric pattern.
 
@@ -79,10 +80,10 @@ def choose(
     ----------
     n, xadj, adj
         Symmetric pattern: both triangles, no diagonal, sorted; not modified.
-    method : {"auto", "amd", "metis", "level_set", "natural", "user"}
-        ``auto`` always tries minimum degree, then level sets and METIS where the time they could save in one
-        factorisation pays for them, and keeps the order with the least predicted time (flops, entries of
-        L, depth of the supernodal schedule). The choice depends on the pattern alone.
+    method : {"auto", "amd", "multilevel", "metis", "level_set", "natural", "user"}
+        ``auto`` always tries minimum degree, then level sets and multilevel nested dissection where the time they
+        could save in the factorisations to come pays for them, and keeps the order with the least predicted time
+        (flops, entries of L, depth of the supernodal schedule). The choice depends on the pattern alone.
     user_perm : integer[n], optional
         With ``method="user"`` only: ``user_perm[k]`` is the k-th pivot. It is postordered, which changes
         neither the fill nor the flops. With ``groups``, a group stands where its first row does.
@@ -91,6 +92,8 @@ def choose(
         the other in ascending order, and each must be a neighbour of the next.
     work : float
         Cost of the factorisation as a multiple of LL^T's on this pattern: what an ordering may cost.
+    target : {"cpu", "cuda"}
+        Where the factorisation will run. On a GPU depth costs more, flops less, and many factorisations are expected.
 
     Returns
     -------
@@ -102,7 +105,7 @@ def choose(
         Unknown method; ``user_perm`` missing, not wanted, or no permutation (the first bad entry is named);
         ``groups`` malformed or a group whose rows are not neighbours.
     NotSupportedError, OrderingFailedError
-        ``method="metis"``, and pymetis is missing or METIS fails. With ``auto`` the reason says so instead.
+        ``method="metis"``, and pymetis is missing or METIS fails.
     """
     if method not in METHODS:
         raise InvalidValueError(f"ordering method must be one of {', '.join(METHODS)}; got {method!r}")
@@ -111,7 +114,7 @@ def choose(
             f"method 'user' and user_perm go together; got method {method!r}, {user_perm=}"
         )
     search = _Search(n, xadj, adj, groups)
-    search.work = work
+    search.work, search.target = work, target
     if method == "auto":
         reason = _search_all(search)
     elif method == "user":
@@ -136,7 +139,7 @@ class _Search:
     ) -> None:
         self.pattern: _Graph = (n, xadj, adj)
         self.graph: _Graph = self.pattern
-        self.work = 1.0
+        self.work, self.target = 1.0, "cpu"
         self.groups = groups
         self.weights: npt.NDArray[np.int32] | None = None
         if groups is not None:
@@ -166,7 +169,9 @@ class _Search:
 
     def best(self) -> int:
         """Return the index of the candidate with the least predicted time; the earlier one in a tie."""
-        return min(range(len(self.candidates)), key=lambda t: predicted_seconds(self.candidates[t]))
+        return min(
+            range(len(self.candidates)), key=lambda t: predicted_seconds(self.candidates[t], self.target)
+        )
 
     def result(self, reason: str) -> Ordering:
         """Return the best candidate as the chosen ordering."""
@@ -175,33 +180,27 @@ class _Search:
         return Ordering(tree.perm, tree.parent, tree.counts, candidate.method, reason, tuple(self.candidates))
 
 
-def predicted_seconds(candidate: OrderingCandidate) -> float:
+def predicted_seconds(candidate: OrderingCandidate, target: str = "cpu") -> float:
     """Predict the time of one numeric factorisation, in seconds."""
-    return (
-        candidate.flops * _SECONDS_PER_FLOP
-        + candidate.nnz_factor * _SECONDS_PER_ENTRY
-        + candidate.depth * _SECONDS_PER_LEVEL
-    )
+    per_flop, per_entry, per_level = _FACTOR_SECONDS[target]
+    return candidate.flops * per_flop + candidate.nnz_factor * per_entry + candidate.depth * per_level
 
 
 def _search_all(search: _Search) -> str:
     """Try what can pay; return the reason for the choice."""
     search.attempt("amd", amd)
     passed_over = []
-    for method in ("level_set", "metis"):
-        per_vertex, per_entry = _ORDERING_SECONDS[method]
+    times = _FACTORISATIONS[search.target]
+    for method, (per_vertex, per_entry) in _ORDERING_SECONDS.items():
         cost = per_vertex * search.graph[0] + per_entry * search.graph[2].size
-        best = search.work * predicted_seconds(search.candidates[search.best()])
-        if cost >= _POSSIBLE_SAVING * best:
+        best = search.work * predicted_seconds(search.candidates[search.best()], search.target)
+        if cost >= _POSSIBLE_SAVING * best * times:
             passed_over.append(
                 f"{method} not tried: about {1e3 * cost:.3g} ms to order, "
                 f"one factorisation takes about {1e3 * best:.3g} ms"
             )
             continue
-        try:
-            search.attempt(method, _ORDERERS[method])
-        except (NotSupportedError, OrderingFailedError) as error:
-            passed_over.append(f"{method} not available: {error}")
+        search.attempt(method, _ORDERERS[method])
     tried = ", ".join(
         f"{c.method} {c.flops:.3g} flops, {c.nnz_factor} entries, {c.depth} levels" for c in search.candidates
     )
@@ -216,7 +215,13 @@ def _natural(n: int, _xadj: Any, _adj: Any, _weights: Any) -> npt.NDArray[np.int
     return np.arange(n, dtype=np.int32)
 
 
-_ORDERERS: dict[str, _Orderer] = {"amd": amd, "metis": metis, "level_set": level_set, "natural": _natural}
+_ORDERERS: dict[str, _Orderer] = {
+    "amd": amd,
+    "multilevel": multilevel,
+    "metis": metis,
+    "level_set": level_set,
+    "natural": _natural,
+}
 
 
 def _checked_permutation(n: int, perm: npt.NDArray[Any] | None) -> npt.NDArray[np.int32]:
