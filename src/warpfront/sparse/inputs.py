@@ -48,9 +48,11 @@ def right_hand_side(b: Any, n: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     bad = first_nonfinite(rhs)
     if bad >= 0:
         raise NonFiniteError(f"b has {rhs.reshape(-1)[bad]} at entry {bad}", bad)
+    target = solution_dtype(dtype, rhs.dtype)
+    if rhs.dtype == target:
+        return rhs.astype(target, order="C")  # a copy: the solution may be written over b
     with np.errstate(over="ignore"):
-        # a copy: the solution may be written over b
-        rhs = rhs.astype(solution_dtype(dtype, rhs.dtype), order="C")
+        rhs = rhs.astype(target, order="C")
     bad = first_nonfinite(rhs)
     if bad >= 0:
         raise NonFiniteError(f"entry {bad} of b is beyond the range of {rhs.dtype}, the matrix's type", bad)
