@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import product
@@ -79,7 +80,7 @@ class _SingleThreaded:
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
-            self.inside -= 1
+            self.inside = max(0, self.inside - 1)  # 0 already: entered before a fork
             if not self.inside:
                 for (_, tell), threads in zip(_blas_threads(), self.before, strict=True):
                     tell(threads)
@@ -105,6 +106,7 @@ def run_threads(threads: int, body: Callable[[int], None]) -> None:
     """Call ``body(0) .. body(threads - 1)`` at the same time; 0 runs on this thread. Exceptions are passed on.
 
     The bodies must not depend on all of them running at once: the pool may be busy with another caller's work.
+    None of them runs any more when this returns or raises, Ctrl-C included: they write into the caller's buffers.
     """
     if threads <= 1:
         body(0)
@@ -113,9 +115,37 @@ def run_threads(threads: int, body: Callable[[int], None]) -> None:
     try:
         body(0)
     finally:
-        for future in futures:
-            if not future.cancel():
-                future.result()
+        _finish(futures)
+
+
+def _finish(futures: list[Future[None]]) -> None:
+    """Take back what has not begun and wait for the rest; then raise what interrupted the wait, or the first failure."""
+    interrupted: BaseException | None = None
+    waiting = True
+    while waiting:
+        try:
+            wait([future for future in futures if not future.cancel()])
+            waiting = False
+        except BaseException as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
+    for future in futures:
+        if not future.cancelled():
+            future.result()
+
+
+def _in_child() -> None:
+    """A forked process has the pools and the lock of its parent, but none of the threads that serve and free them."""
+    _pool.cache_clear()
+    _SINGLE_THREADED.lock = threading.Lock()
+    if _SINGLE_THREADED.inside:
+        _SINGLE_THREADED.inside = 1
+        _SINGLE_THREADED.__exit__()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def run_jobs(threads: int, jobs: Iterable[Callable[[], None]]) -> None:
