@@ -20,7 +20,7 @@ PLACES = (  # text of strips.cu, and the stamp behind it
     ("signal_wait(x.block_done + p, x.base + 1);\n    __syncthreads();", "stamp(p, 0);"),
     ("static_cast<int>(from[2 * kPanel + lane]));\n    }\n    __syncthreads();", "stamp(p, 1);"),
     ("form_rows(x, p);\n    __syncthreads();", "stamp(p, 2);"),
-    ("update_columns(x, p, q, min_of(kNeighbours, owned - q + 1), d);\n    }", "stamp(p, 3);"),
+    ("update_columns<Paired>(x, p, q, min_of(kNeighbours, owned - q + 1), d);\n    }", "stamp(p, 3);"),
     ("T* block = x.s + index * kBlockSize;", "stamp(63, 0);"),
     ("direct_block<false, false>(block, kPitch, 0, size, T(0), s);\n  __syncwarp();", "stamp(63, 1);"),
     ("publish_direct(size, s, published);\n  announce();", "stamp(63, 2);"),

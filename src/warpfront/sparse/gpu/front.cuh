@@ -190,6 +190,41 @@ WF_DEVICE void multiply_scaled(T (&acc)[N][4], const T* a, int lda, const T* b, 
   }
 }
 
+// acc[m][n] += (A D) B^T for a (16 M) x (8 N) tile, `depth` a multiple of 16; B's fragments are loaded once for all rows.
+// Not Paired: every pivot is 1x1, as in a positive definite matrix; the sums are the same.
+template <bool Paired, int M, int N, typename T>
+WF_DEVICE void multiply_tiles(T (&acc)[M][N][4], const T* a, int lda, const T* b, int ldb, int depth, const Diagonal<T>& d) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+  for (int k = 0; k < depth; k += 16) {
+    T x[M][8];
+    WF_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const int p = k + t + 4 * j;
+      const T own = d.own[kLead + p];
+      const T* column = a + p * lda + g;
+      WF_UNROLL
+      for (int m = 0; m < M; ++m) x[m][2 * j] = column[16 * m] * own, x[m][2 * j + 1] = column[16 * m + 8] * own;
+      if (Paired) {
+        const T other = d.other[kLead + p];
+        const T* partner = column + d.step[kLead + p] * lda;
+        WF_UNROLL
+        for (int m = 0; m < M; ++m) {
+          x[m][2 * j] = fma(column[16 * m], own, partner[16 * m] * other);
+          x[m][2 * j + 1] = fma(column[16 * m + 8], own, partner[16 * m + 8] * other);
+        }
+      }
+    }
+    WF_UNROLL
+    for (int n = 0; n < N; ++n) {
+      T y[4];
+      WF_UNROLL
+      for (int j = 0; j < 4; ++j) y[j] = b[(k + t + 4 * j) * ldb + 8 * n + g];
+      WF_UNROLL
+      for (int m = 0; m < M; ++m) product(acc[m][n], x[m], y);
+    }
+  }
+}
+
 // Row and column of element e of a lane's four in a 16 x 8 result.
 WF_DEVICE int tile_row(int e) { return lane_id() / 4 + 8 * (e / 2); }
 WF_DEVICE int tile_col(int e) { return 2 * (lane_id() % 4) + e % 2; }

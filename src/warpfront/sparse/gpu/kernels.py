@@ -80,15 +80,15 @@ KERNELS = {
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),
     "update": _spec(
-        "tiles.cu", f"update_tiles<{{T}}, false, {STAGES}>",
+        "tiles.cu", f"update_tiles<{{T}}, false, {STAGES}, {{pivoting}}>",
         "items fronts children maps panels blocks diagonal pivots",
     ),
     "update_rest": _spec(
-        "tiles.cu", f"update_tiles<{{T}}, false, {STAGES}>",
+        "tiles.cu", f"update_tiles<{{T}}, false, {STAGES}, {{pivoting}}>",
         "items fronts children maps panels blocks diagonal pivots",
     ),
     "contribution": _spec(
-        "tiles.cu", f"update_tiles<{{T}}, true, {STAGES}>",
+        "tiles.cu", f"update_tiles<{{T}}, true, {STAGES}, {{pivoting}}>",
         "items fronts children maps panels blocks diagonal pivots",
     ),
     "forward": _spec(
@@ -213,7 +213,7 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
             names = [spec.expression(dtype, rhs=r) for r in (1, 16, 32)]
         if name in ("sweep_forest", "solve_tree"):
             names = [spec.expression(dtype, rhs=r) for r in (1, 4, 8)]
-        if name in ("strips", "factor_tree"):
+        if name in ("strips", "factor_tree", "update", "update_rest", "contribution"):
             names = [spec.expression(dtype, pivoting=flag) for flag in (False, True)]
         for expression in dict.fromkeys(names):
             found.setdefault(spec.source, []).append(expression)

@@ -218,7 +218,7 @@ WF_DEVICE void form_rows(const Strip<T>& x, int p) {
 }
 
 // Columns q0..q0+count of blocks of 32 behind panel p: S_q -= (L D) L_q^T.
-template <typename T>
+template <bool Paired, typename T>
 WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count, const Diagonal<T>& d) {
   constexpr int kPer = 16 / static_cast<int>(sizeof(T)), kPieces32 = kPanel / kPer;
   const int thread = threadIdx.x, warp = thread / kWarp;
@@ -245,13 +245,12 @@ WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count, const
   const int q = q0 + warp / 2, i0 = warp % 2 * 16;
   if (warp / 2 < count) {
     const T* mine = x.s + p * kBlockSize;
-    T acc[4][4] = {};
-    multiply_scaled<4, false>(acc, mine + i0, kPitch, q == x.item.index ? mine : x.near + (q - q0) * kBlockSize, kPitch,
-                              kPanel, d);
+    T acc[1][4][4] = {};
+    multiply_tiles<Paired>(acc, mine + i0, kPitch, q == x.item.index ? mine : x.near + (q - q0) * kBlockSize, kPitch, kPanel, d);
     T* target = x.s + q * kBlockSize;
     WF_UNROLL
     for (int n = 0; n < 4; ++n)
-      for (int e = 0; e < 4; ++e) target[(8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[n][e];
+      for (int e = 0; e < 4; ++e) target[(8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[0][n][e];
   }
   __syncthreads();
 }
@@ -268,21 +267,21 @@ WF_DEVICE void load_strip(const Strip<T>& x, int owned) {
 }
 
 // The strip's own block behind panel p: 16 rows x 8 N columns a warp.
-template <int N, typename T>
+template <bool Paired, int N, typename T>
 WF_DEVICE void update_own(const Strip<T>& x, int p, const Diagonal<T>& d, int i0, int n0) {
   const T* mine = x.s + p * kBlockSize;
   T* target = x.s + x.item.index * kBlockSize;
-  T acc[N][4] = {};
-  multiply_scaled<N, false>(acc, mine + i0, kPitch, mine + n0, kPitch, kPanel, d);
+  T acc[1][N][4] = {};
+  multiply_tiles<Paired>(acc, mine + i0, kPitch, mine + n0, kPitch, kPanel, d);
   WF_UNROLL
   for (int n = 0; n < N; ++n)
-    for (int e = 0; e < 4; ++e) target[(n0 + 8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[n][e];
+    for (int e = 0; e < 4; ++e) target[(n0 + 8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[0][n][e];
 }
 
 // Panels before the strip's own: its rows of each are formed and announced, its columns behind updated. The last one's
 // columns are the strip's own block: all warps update it (OwnByAll; one does otherwise), one eliminates it, and another
 // announces the rows, since that waits for their stores.
-template <bool OwnByAll, typename T>
+template <bool Paired, bool OwnByAll, typename T>
 WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int owned) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, index = x.item.index;
   if (index == 0) __syncthreads();
@@ -302,17 +301,17 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
     __syncthreads();
     const bool last = index < blocks && p + 1 == index;
     if (OwnByAll && last) {
-      update_own<1>(x, p, d, warp % 2 * 16, warp / 2 * 8);
+      update_own<Paired, 1>(x, p, d, warp % 2 * 16, warp / 2 * 8);
       __syncthreads();
     }
     if (index < blocks && thread == kStripThreads - kWarp) signal_set(x.rows_done + index, x.base + p + 1);
     if (!OwnByAll && last && warp == 0) {
       WF_UNROLL_N(1)
-      for (int i0 = 0; i0 < kPanel; i0 += 16) update_own<4>(x, p, d, i0, 0);
+      for (int i0 = 0; i0 < kPanel; i0 += 16) update_own<Paired, 4>(x, p, d, i0, 0);
       __syncwarp();
     }
     if (!last) {
-      for (int q = p + 1; q <= owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, owned - q + 1), d);
+      for (int q = p + 1; q <= owned; q += kNeighbours) update_columns<Paired>(x, p, q, min_of(kNeighbours, owned - q + 1), d);
     }
   }
 }
@@ -348,7 +347,7 @@ __global__ void __launch_bounds__(kStripThreads)
   i32* block_pivots = pivots + 2 * (x.f.first + k0);
   i32* block_stats = stats + kStats * (x.f.stat + first + index);
   T* to = x.published + static_cast<i64>(index) * kPublished;
-  follow_strips<OwnByAll>(x, d, blocks, owned);
+  follow_strips<Pivoting, OwnByAll>(x, d, blocks, owned);
   // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
   if (index >= blocks || warp != 0) return;
   T* block = x.s + index * kBlockSize;

@@ -27,7 +27,7 @@ WF_DEVICE void load_slice(T* to, const T* panel, const Front& f, int row0, int l
   }
 }
 
-template <typename T, bool Contribution, int Stages>
+template <typename T, bool Contribution, int Stages, bool Paired>
 __global__ void __launch_bounds__(kTileThreads)
     update_tiles(const Item* items, const Front* fronts, const Child* children, const i32* maps, T* panels, T* blocks,
                  const T* diagonal, const i32* pivots) {
@@ -67,12 +67,8 @@ __global__ void __launch_bounds__(kTileThreads)
     load(s + Stages - 1);
     load_d(s + 1);
     const T* a = stage + s % Stages * kStage;
-    if (!idle) {
-      WF_UNROLL
-      for (int m = 0; m < 2; ++m)
-        multiply_scaled<4, false>(acc[m], a + row0 + 16 * m, kTilePitch, a + kSlice * kTilePitch + col0, kTilePitch,
-                                  kSlice, diag[s % 2]);
-    }
+    if (!idle)
+      multiply_tiles<Paired>(acc, a + row0, kTilePitch, a + kSlice * kTilePitch + col0, kTilePitch, kSlice, diag[s % 2]);
   }
   cp_async_wait<0>();
   __syncthreads();
