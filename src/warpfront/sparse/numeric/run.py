@@ -12,14 +12,15 @@ from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.numeric.memory import ROOT_AT, Room, allocate, larger_room
 from warpfront.sparse.plan import FactorState
 
-__all__ = ["SMALL_FLOPS", "run_walk", "walk_threads"]
+__all__ = ["run_walk", "walk_threads"]
 
-SMALL_FLOPS = 2e6  # below this a second thread costs more than it brings
+SMALL_FLOPS, SMALL_FLOPS_LU = 2e6, 6e6  # below this a second thread costs more than it brings
 
 
 def walk_threads(symbolic: Symbolic, threads: int) -> int:
     """Threads that a factorisation takes of those it may."""
-    return max(1, threads) if symbolic.flops > SMALL_FLOPS else 1
+    small = SMALL_FLOPS if symbolic.general is None else SMALL_FLOPS_LU
+    return max(1, threads) if symbolic.flops > small else 1
 
 
 def run_walk(
