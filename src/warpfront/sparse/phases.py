@@ -34,6 +34,7 @@ FILL_OF_DELAYS = 1.5  # fill beyond the plan, as a multiple of it, from which a 
 RANGE = (
     16.0  # largest scaled entry of a row outside [1/RANGE, RANGE]: the scaling of the matching no longer fits
 )
+_NOTHING = np.empty(0)
 SEARCH = {"auto": 0, "bunch_kaufman": 0, "diagonal": 1, "none": 2}  # as in numeric/_ldlt_kernels
 
 
@@ -249,17 +250,13 @@ def _rounding_pivots(system: System, factor: Any, values: NDArray[Any]) -> tuple
 
     A singular matrix passes Cholesky when rounding leaves a positive last pivot.
     """
-    from warpfront.sparse.numeric.readout import cholesky_pivots
+    from warpfront.sparse.numeric._doubt_kernels import rounding_pivots
 
-    if system.pattern.n_cols == 0:
-        return -1, 0
-    squares = cholesky_pivots(factor)
-    diagonal = values[system.pattern.ptr[:-1]].real.astype(np.float64)
-    if factor.scale is not None:
-        diagonal = diagonal * factor.scale**2
-    share = squares / diagonal
-    small = share <= 100 * np.finfo(factor.state.panel.dtype).eps
-    return int(np.argmin(share)), int(np.count_nonzero(small))
+    state, ptr = factor.state, system.pattern.ptr
+    scale = _NOTHING if factor.scale is None else factor.scale
+    limit = 100 * float(np.finfo(state.panel.dtype).eps)
+    column, count = rounding_pivots(state.node, state.panel, factor.symbolic.perm, ptr, values, scale, limit)
+    return int(column), int(count)
 
 
 def _outcome(factor: Any, settings: Settings) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -98,9 +99,11 @@ class Factor:
     pivots: PivotStats
     col_scale: NDArray[np.float64] | None = None
 
-    @property
+    @cached_property
     def nnz_factor(self) -> int:
         """Entries of L (LU: of L, U and the coupling), delayed pivots' fill included."""
+        if self.status == Status.OK and not self.pivots.delayed and self.symbolic.general is None:
+            return self.symbolic.nnz_factor
         rows, done = self.state.node[:, 3], self.state.node[:, 5]
         stored = int((rows * done - done * (done - 1) // 2).sum())
         general = self.symbolic.general

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from warpfront.sparse.numeric.factorize import Factor
 
-__all__ = ["cholesky_pivots", "elimination_order", "lower_factor", "pivots", "slogdet"]
+__all__ = ["elimination_order", "lower_factor", "pivots", "slogdet"]
 
 
 def elimination_order(factor: Factor) -> NDArray[np.int64]:
@@ -34,17 +34,6 @@ def pivots(factor: Factor) -> tuple[NDArray[Any], NDArray[Any]]:
             diagonal[at] = state.diagonal[2 * pivot_at : 2 * (pivot_at + done) : 2]
             off[at] = state.diagonal[2 * pivot_at + 1 : 2 * (pivot_at + done) : 2]
     return diagonal, off
-
-
-def cholesky_pivots(factor: Factor) -> NDArray[np.float64]:
-    """Squared diagonal of L (LL^T or LL^H), float64[n], in the caller's numbering."""
-    node = factor.state.node
-    at, rows, done = node[:, 0], node[:, 3], node[:, 5]
-    first = np.repeat(at - (np.cumsum(done) - done) * (rows + 1), done)
-    place = first + np.arange(factor.symbolic.n) * np.repeat(rows + 1, done)
-    squares = np.empty(factor.symbolic.n)
-    squares[factor.symbolic.perm] = factor.state.panel[place].real.astype(np.float64) ** 2
-    return squares
 
 
 def slogdet(factor: Factor) -> tuple[complex, float]:
