@@ -8,6 +8,7 @@ from warpfront.backend.jit import njit
 
 __all__ = [
     "cut_fronts",
+    "entries_of_slots",
     "forest",
     "front_sizes",
     "gather_below",
@@ -15,8 +16,56 @@ __all__ = [
     "merge_small",
     "merged_cost",
     "ranges",
+    "rows_of_triangle",
     "subtrees",
 ]
+
+
+@njit(cache=True, nogil=True)
+def entries_of_slots(value_map, nnz):
+    """The caller's entries that make up each slot, in the caller's order: pointers and entries, int64."""
+    ptr = np.zeros(nnz + 2, np.int64)
+    for slot in value_map:
+        if slot >= 0:
+            ptr[slot + 2] += 1
+    for slot in range(nnz + 1):
+        ptr[slot + 1] += ptr[slot]
+    entries = np.empty(ptr[nnz + 1], np.int64)
+    for e in range(value_map.size):
+        slot = value_map[e]
+        if slot >= 0:
+            entries[ptr[slot + 1]] = e
+            ptr[slot + 1] += 1
+    return ptr[: nnz + 1].copy(), entries
+
+
+@njit(cache=True, nogil=True)
+def rows_of_triangle(ptr, ind):
+    """Both triangles by rows, columns ascending: pointers int64, columns int32, slots int64.
+
+    In order of columns a row gets its entries left of the diagonal before those of its own column.
+    """
+    n = ptr.size - 1
+    start = np.zeros(n + 2, np.int64)
+    for j in range(n):
+        for k in range(ptr[j], ptr[j + 1]):
+            start[ind[k] + 2] += 1
+            if ind[k] != j:
+                start[j + 2] += 1
+    for j in range(n + 1):
+        start[j + 1] += start[j]
+    col, slot = np.empty(start[n + 1], np.int32), np.empty(start[n + 1], np.int64)
+    for j in range(n):
+        for k in range(ptr[j], ptr[j + 1]):
+            i = ind[k]
+            at = start[i + 1]
+            start[i + 1] = at + 1
+            col[at], slot[at] = j, k
+            if i != j:
+                at = start[j + 1]
+                start[j + 1] = at + 1
+                col[at], slot[at] = i, k
+    return start[: n + 1].copy(), col, slot
 
 
 @njit(cache=True, nogil=True)

@@ -64,21 +64,12 @@ class Tables:
 
 def make_tables(pattern: Canonical, perm: NDArray[np.int32]) -> Tables:
     """Build the tables of a lower triangle."""
-    n, nnz = pattern.n_cols, pattern.nnz
-    used = np.flatnonzero(pattern.value_map >= 0)
-    slots = pattern.value_map[used]
-    gather_ind = used[np.argsort(slots, kind="stable")].astype(np.int64)
-    gather_ptr = np.concatenate([[0], np.cumsum(np.bincount(slots, minlength=nnz))]).astype(np.int64)
-    row = pattern.ind.astype(np.int32)
-    col = np.repeat(np.arange(n, dtype=np.int32), np.diff(pattern.ptr))
-    slot = np.arange(nnz, dtype=np.int64)
-    off = row != col
-    rows, cols = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
-    both = np.concatenate([slot, slot[off]])
-    order = np.lexsort((cols, rows))
-    row_ptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
+    from warpfront.sparse.gpu import _schedule_kernels as kernels
+
+    gather_ptr, gather_ind = kernels.entries_of_slots(pattern.value_map, pattern.nnz)
+    row_ptr, row_col, row_slot = kernels.rows_of_triangle(pattern.ptr, pattern.ind)
     return Tables(
-        gather_ptr, gather_ind, row, col, row_ptr, cols[order].astype(np.int32), both[order],
+        gather_ptr, gather_ind, pattern.ind.astype(np.int32), pattern.col, row_ptr, row_col, row_slot,
         np.ascontiguousarray(perm, np.int32),
     )  # fmt: skip
 

@@ -234,7 +234,9 @@ class _Launches:
     def all_items(self) -> NDArray[Any]:
         return np.concatenate(self.items) if self.items else np.zeros(1, ITEM)
 
-    def add(self, kernel: str, threads: int, shared: int, rows: Rows, after: set[int], level: int) -> int:
+    def add(
+        self, kernel: str, threads: int, shared: int, rows: Rows | NDArray[Any], after: set[int], level: int
+    ) -> int:
         """Append a launch with one item a block; returns its number."""
         self.items.append(np.array(rows, np.int32).reshape(-1, 8).view(ITEM).reshape(-1))
         self.launches.append(
@@ -249,6 +251,7 @@ class _Launches:
         """Launch by level: classes of small fronts, then the wide ones."""
         takes_part = (root < 0) | (root == np.arange(root.size))
         work = np.where(root >= 0, weight, flops)
+        rows = np.append(self.fronts["rows"], 0)  # a span may end with the last front
         done = np.full(parent.size, -1, np.int64)  # the launch that finishes a front
         waits: list[set[int]] = [set() for _ in range(parent.size)]
         order = np.lexsort((-work, self.level))
@@ -261,12 +264,10 @@ class _Launches:
             here = order[self.level[order] == level]
             for group, plain, pivoted in self.classes(here):
                 after = set().union(*(waits[s] for s in group.tolist() if root[s] < 0))
-                items: Rows = [
-                    (int(first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group.tolist()
-                ]
-                shared = front_bytes(
-                    int(max(self.fronts["rows"][a[0] : a[1] + 1].max() for a in items)), self.itemsize
-                )
+                items = np.zeros((group.size, 8), np.int32)
+                items[:, 0], items[:, 1] = np.where(root[group] >= 0, first[group], group), group
+                spans = np.stack([items[:, 0], items[:, 1] + 1], axis=1).ravel()
+                shared = front_bytes(int(np.maximum.reduceat(rows, spans)[::2].max()), self.itemsize)
                 done[group] = self.add(
                     "fronts", pivoted if self.pivoting else plain, shared, items, after, level
                 )
