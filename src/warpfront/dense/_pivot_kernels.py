@@ -20,9 +20,10 @@ __all__ = [
     "COMPLETE",
     "PARTIAL",
     "ROOK",
+    "lu_partial",
     "lu_unblocked",
     "scaled_product",
-    "solve_unblocked",
+    "sweep_rows",
     "sweep_unblocked",
 ]
 
@@ -79,6 +80,85 @@ def _pivot(a, n, k, rule):
 
 
 @njit(cache=True, nogil=True)
+def _interchange_rows(a, n, k, row):
+    here, there, step = np.uint64(k), np.uint64(row), np.uint64(n)
+    for _ in range(n):
+        held = a[here]
+        a[here] = a[there]
+        a[there] = held
+        here += step
+        there += step
+
+
+@njit(cache=True, nogil=True)
+def lu_partial(a, n, rows, cols):
+    """`lu_unblocked` with partial pivoting: four columns, then what is right of them, each entry in the same order.
+
+    An entry loses the multiples of the four columns one after another, in a register: it is read and written once.
+    """
+    zero = -1
+    for j in range(0, n, 4):
+        end = min(j + 4, n)
+        for k in range(j, end):
+            row, _ = _largest_in_column(a, n, k, k)
+            rows[k], cols[k] = row + 1, k + 1
+            if row != k:
+                _interchange_rows(a, n, k, row)
+            pivot = a[k + k * n]
+            if pivot == 0:
+                if zero < 0:
+                    zero = k
+                continue
+            below = view(a, k + 1 + k * n, n - k - 1)
+            for i in range(n - k - 1):
+                below[i] = below[i] / pivot
+            for c in range(k + 1, end):
+                u, target = a[k + c * n], view(a, k + 1 + c * n, n - k - 1)
+                for i in range(n - k - 1):
+                    target[i] = target[i] - below[i] * u
+        if end < n:
+            _subtract_four(a, n, j)
+    return zero
+
+
+@njit(cache=True, nogil=True)
+def _top_of_four(a, n, j, column):
+    """Four rows of a column right of four finished ones; returns them."""
+    at = j + column * n
+    u = a[at]
+    v = a[at + 1] - a[j + 1 + j * n] * u
+    w = a[at + 2] - a[j + 2 + j * n] * u
+    w = w - a[j + 2 + (j + 1) * n] * v
+    z = a[at + 3] - a[j + 3 + j * n] * u
+    z = z - a[j + 3 + (j + 1) * n] * v
+    z = z - a[j + 3 + (j + 2) * n] * w
+    a[at + 1], a[at + 2], a[at + 3] = v, w, z
+    return u, v, w, z
+
+
+@njit(cache=True, nogil=True)
+def _subtract_four(a, n, j):
+    """Take the multiples of columns j to j + 3 off the columns right of them, two at a time."""
+    size, at = n - j - 4, j + 4 + j * n
+    p, q = view(a, at, size), view(a, at + n, size)
+    r, s = view(a, at + 2 * n, size), view(a, at + 3 * n, size)
+    left = j + 4
+    while left + 2 <= n:
+        u, v, w, z = _top_of_four(a, n, j, left)
+        e, f, g, h = _top_of_four(a, n, j, left + 1)
+        x, y = view(a, j + 4 + left * n, size), view(a, j + 4 + (left + 1) * n, size)
+        for i in range(size):
+            x[i] = x[i] - p[i] * u - q[i] * v - r[i] * w - s[i] * z
+            y[i] = y[i] - p[i] * e - q[i] * f - r[i] * g - s[i] * h
+        left += 2
+    if left < n:
+        u, v, w, z = _top_of_four(a, n, j, left)
+        x = view(a, j + 4 + left * n, size)
+        for i in range(size):
+            x[i] = x[i] - p[i] * u - q[i] * v - r[i] * w - s[i] * z
+
+
+@njit(cache=True, nogil=True)
 def lu_unblocked(a, n, rule, rows, cols):
     """Factor in place.
 
@@ -96,18 +176,14 @@ def lu_unblocked(a, n, rule, rows, cols):
     int
         Column of U of the first zero pivot, or -1. Factoring goes on behind it.
     """
+    if rule == PARTIAL:
+        return lu_partial(a, n, rows, cols)
     zero = -1
     for k in range(n):
         row, column = _pivot(a, n, k, rule)
         rows[k], cols[k] = row + 1, column + 1
         if row != k:
-            here, there, step = np.uint64(k), np.uint64(row), np.uint64(n)
-            for _ in range(n):
-                held = a[here]
-                a[here] = a[there]
-                a[there] = held
-                here += step
-                there += step
+            _interchange_rows(a, n, k, row)
         if column != k:
             for i in range(n):
                 a[i + k * n], a[i + column * n] = a[i + column * n], a[i + k * n]
@@ -161,31 +237,47 @@ def _sweep_one(a, n, x):
 
 
 @njit(cache=True, nogil=True)
-def _sweep_four(a, n, b, at):
-    """As `_sweep_one`, for four columns of ``b`` from ``at`` on."""
-    x, y, z, w = view(b, at, n), view(b, at + n, n), view(b, at + 2 * n, n), view(b, at + 3 * n, n)
-    for k in range(n):
-        below = view(a, k * n, n)
-        t, u, v, s = x[k], y[k], z[k], w[k]
-        if t == 0 and u == 0 and v == 0 and s == 0:
-            continue  # the columns of an identity begin with zeros
-        for i in range(k + 1, n):
-            l = below[i]
-            x[i] = x[i] - l * t
-            y[i] = y[i] - l * u
-            z[i] = z[i] - l * v
-            w[i] = w[i] - l * s
+def sweep_rows(a, n, x, wide):
+    """As `_sweep_one` for many right-hand sides by rows: ``x`` [n * wide]; each entry in the same order.
+
+    A row loses the multiples of four others at a time, in registers.
+    """
+    for i in range(1, n):
+        row, k = view(x, i * wide, wide), 0
+        while k + 4 <= i:
+            _subtract_rows(
+                row, x, wide, k, 1, a[i + k * n], a[i + (k + 1) * n], a[i + (k + 2) * n], a[i + (k + 3) * n]
+            )
+            k += 4
+        while k < i:
+            other, l = view(x, k * wide, wide), a[i + k * n]
+            for c in range(wide):
+                row[c] = row[c] - l * other[c]
+            k += 1
     for q in range(n):
-        k = n - 1 - q
-        above, pivot = view(a, k * n, n), a[k + k * n]
-        t, u, v, s = x[k] / pivot, y[k] / pivot, z[k] / pivot, w[k] / pivot
-        x[k], y[k], z[k], w[k] = t, u, v, s
-        for i in range(k):
-            l = above[i]
-            x[i] = x[i] - l * t
-            y[i] = y[i] - l * u
-            z[i] = z[i] - l * v
-            w[i] = w[i] - l * s
+        i = n - 1 - q
+        row, k = view(x, i * wide, wide), n - 1
+        while k - 4 >= i:
+            _subtract_rows(
+                row, x, wide, k, -1, a[i + k * n], a[i + (k - 1) * n], a[i + (k - 2) * n], a[i + (k - 3) * n]
+            )
+            k -= 4
+        while k > i:
+            other, l = view(x, k * wide, wide), a[i + k * n]
+            for c in range(wide):
+                row[c] = row[c] - l * other[c]
+            k -= 1
+        pivot = a[i + i * n]
+        for c in range(wide):
+            row[c] = row[c] / pivot
+
+
+@njit(cache=True, nogil=True)
+def _subtract_rows(row, x, wide, k, step, t, u, v, w):
+    p, q = view(x, k * wide, wide), view(x, (k + step) * wide, wide)
+    r, s = view(x, (k + 2 * step) * wide, wide), view(x, (k + 3 * step) * wide, wide)
+    for c in range(wide):
+        row[c] = row[c] - t * p[c] - u * q[c] - v * r[c] - w * s[c]
 
 
 @njit(cache=True, nogil=True)
@@ -196,12 +288,19 @@ def sweep_unblocked(a, n, b, count, rows):
         for k in range(n):
             row = rows[k] - 1
             x[k], x[row] = x[row], x[k]
-    done = 0
-    while done + 4 <= count:
-        _sweep_four(a, n, b, done * n)
-        done += 4
-    for c in range(done, count):
-        _sweep_one(a, n, view(b, c * n, n))
+    if count < 4:
+        for c in range(count):
+            _sweep_one(a, n, view(b, c * n, n))
+        return
+    wide = (count + 3) // 4 * 4  # whole vectors
+    turned = np.zeros(n * wide, b.dtype)
+    for c in range(count):
+        for i in range(n):
+            turned[i * wide + c] = b[i + c * n]
+    sweep_rows(a, n, turned, wide)
+    for c in range(count):
+        for i in range(n):
+            b[i + c * n] = turned[i * wide + c]
 
 
 @njit(cache=True, nogil=True)
@@ -217,60 +316,3 @@ def scaled_product(diagonal, pivots):
         product, shift = math.frexp(product * mantissa)
         power += exponent + shift
     return sign, product, power
-
-
-@njit(cache=True, nogil=True)
-def determinant_unblocked(a, n):
-    """Check, factor with partial pivoting and multiply the pivots: `scaled_product`, with True; False for a closer look.
-
-    ``a``: real [n * n], column-major, overwritten.
-    """
-    nothing = a.dtype.type(0)
-    for i in range(n * n):
-        nothing += a[i] * 0
-    rows, cols = np.empty(n, np.int32), np.empty(n, np.int32)
-    if nothing != 0 or lu_unblocked(a, n, PARTIAL, rows, cols) >= 0:
-        return False, 0.0, 0.0, 0
-    diagonal = np.empty(n, a.dtype)
-    for k in range(n):
-        diagonal[k] = a[k + k * n]
-    sign, product, power = scaled_product(diagonal, rows)
-    return True, sign, product, power
-
-
-@njit(cache=True, nogil=True)
-def solve_unblocked(a, n, b, count, suspicion):
-    """Check, factor with partial pivoting and solve in place for a few right-hand sides: one call for a small system.
-
-    Parameters
-    ----------
-    a : float or complex [n * n]
-        Column-major; overwritten by L and U.
-    b : same type [n * count]
-        Column-major right-hand sides; overwritten by the solution.
-    suspicion : float
-        Smallest over largest pivot below which the condition number has to be looked at.
-
-    Returns
-    -------
-    bool
-        True if solved; False for NaN, infinity, a zero pivot, or suspicion.
-    """
-    nothing = a.dtype.type(0)
-    for i in range(n * n):
-        nothing += a[i] * 0
-    for i in range(n * count):
-        nothing += b[i] * 0
-    if nothing != 0:  # NaN or infinity times zero is NaN
-        return False
-    rows, cols = np.empty(n, np.int32), np.empty(n, np.int32)
-    if lu_unblocked(a, n, PARTIAL, rows, cols) >= 0:
-        return False
-    smallest = largest = abs(a[0])
-    for k in range(1, n):
-        size = abs(a[k + k * n])
-        smallest, largest = min(smallest, size), max(largest, size)
-    if smallest < suspicion * largest:
-        return False
-    sweep_unblocked(a, n, b, count, rows)
-    return True

@@ -49,15 +49,22 @@ def _factored(a: Any) -> DenseLU | None:
 
 def _solved_small(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any] | None:
     """Solve a system of order up to EXACT in one compiled call."""
-    from warpfront.dense import _pivot_kernels as kernels
+    from warpfront.dense import _small_kernels as kernels
 
     n = len(a)
-    lu, x = np.array(a, order="F"), np.array(b, order="F")
+    x = np.array(b, order="F")
     flat = x.reshape(-1, order="F")
-    suspicion = n * SUSPICION[a.dtype.char]
-    if not kernels.solve_unblocked(lu.reshape(-1, order="F"), n, flat, b.size // n, suspicion):
+    if not kernels.solve_unblocked(np.ravel(a), n, flat, b.size // n, n * SUSPICION[a.dtype.char]):
         return None
-    return _fitting(x if b.ndim == 1 else np.ascontiguousarray(x))
+    return x if b.ndim == 1 else np.ascontiguousarray(x)
+
+
+def _inverted_small(a: NDArray[Any]) -> NDArray[Any] | None:
+    from warpfront.dense import _small_kernels as kernels
+
+    out, n = np.zeros(a.shape, a.dtype), len(a)
+    fine = kernels.invert_unblocked(np.ravel(a), n, out.reshape(-1), n * SUSPICION[a.dtype.char])
+    return out if fine else None
 
 
 def _medium(a: NDArray[Any], most: int) -> tuple[Any, ...] | None:
@@ -100,7 +107,7 @@ def inverted(a: Any) -> NDArray[Any] | None:
     if not n:
         return None
     if n <= EXACT:
-        return _solved_small(a, np.eye(n, dtype=a.dtype))
+        return _inverted_small(a)
     medium = _medium(a, UNSPLIT)
     if medium:
         from warpfront.dense import _whole_kernels as whole
@@ -120,9 +127,9 @@ def determined(a: Any) -> tuple[Any, float, Any] | None:
     if not n:
         return None
     if n <= EXACT and a.dtype.kind != "c":
-        from warpfront.dense import _pivot_kernels as kernels
+        from warpfront.dense import _small_kernels as kernels
 
-        plain, *product = kernels.determinant_unblocked(np.array(a, order="F").reshape(-1, order="F"), n)
+        plain, *product = kernels.determinant_unblocked(np.ravel(a), n)
         return _in_range(valued(a.dtype, *product)) if plain else None
     medium = _medium(a, WHOLE) if a.dtype.kind != "c" else None
     if medium:
