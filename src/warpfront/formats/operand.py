@@ -21,6 +21,7 @@ Array = NDArray[Any]
 SUPPORTED_DTYPES = ("float32", "float64", "complex64", "complex128")
 MAX_DIMENSION = 2**31 - 1
 _CPU_DEVICE = 1  # kDLCPU
+_NATIVE = frozenset(np.dtype(name) for name in SUPPORTED_DTYPES)
 _FINITE_CHUNK = 1 << 16
 
 
@@ -285,6 +286,8 @@ def _refuse_dtype(dtype: np.dtype[Any], name: str) -> None:
 
 def _as_values(array: Array, name: str) -> Array:
     """Return contiguous values of a supported dtype in native byte order."""
+    if array.dtype in _NATIVE:
+        return np.asarray(array, order="C")
     _refuse_dtype(array.dtype, name)
     dtype = np.dtype(np.float64) if array.dtype.kind in "biu" else array.dtype.newbyteorder("=")
     # asarray with order="C" keeps 0-d and 1-d as they are and copies only where the layout demands it

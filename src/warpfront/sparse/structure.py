@@ -124,7 +124,7 @@ def _finite_gather(pattern: Canonical, flat: NDArray[Any], whole: bool) -> NDArr
     if bad >= 0:
         raise NonFiniteError(f"the matrix has {flat[bad]} at entry {bad} (caller's order)", bad)
     slots = pattern.gather(flat)
-    slot = first_nonfinite(slots)
+    slot = first_nonfinite(slots) if pattern.nnz < flat.size else -1  # else no duplicates are added
     if slot >= 0:
         entry = int(np.flatnonzero(pattern.value_map == slot)[0])
         raise NonFiniteError(f"the sum of the duplicates of entry {entry} (caller's order) overflows", entry)
@@ -307,4 +307,4 @@ def positive_diagonal(pattern: Canonical, values: NDArray[Any]) -> bool:
     if pattern.diagonal is None:
         return False
     diagonal = values[pattern.diagonal]
-    return bool(np.all(diagonal.real > 0) and not (values.dtype.kind == "c" and np.any(diagonal.imag)))
+    return bool(diagonal.real.min() > 0 and not (values.dtype.kind == "c" and np.any(diagonal.imag)))
