@@ -145,7 +145,7 @@ def make_lu_plan(
     entries = np.zeros(plan.a_slot.size, ENTRY)
     entries["slot"] = np.where(plan.a_row >= plan.a_col, plan.a_slot, ~plan.a_slot)
     entries["row"], entries["col"] = np.maximum(plan.a_row, plan.a_col), np.minimum(plan.a_row, plan.a_col)
-    gathered = gather_lists(plan, rows, wide, below_ptr, maps, fronts["block"], general=True)
+    gathers, sources, places = gather_lists(plan, rows, wide, below_ptr, maps, fronts["block"], general=True)
     most = min(FOREST_ROWS[int(wide.any())], limit) if one_launch else 0
     member = kernels.forest(parent, rows, most)
     made = _Launches(fronts, entries["col"], (parent, level, root, first, wide), member, itemsize, chunk)
@@ -154,10 +154,13 @@ def make_lu_plan(
     forest = None
     if member.any():
         forest = plan_tree(plan, fronts, below_ptr, maps, parent, level, root, first, member)
+    row_lists, row_sources = np.zeros(1, ROW_LIST), np.zeros(1, np.int32)
+    if count:
+        row_lists, row_sources = _row_lists(plan, rows, below_ptr, maps)
     return LuPlan(
-        symbolic.n, True, fronts, children, entries, *gathered, made.all_items(), maps, below_ind, tuple(made.launches),
-        panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first, wide, flops,
-        *(_row_lists(plan, rows, below_ptr, maps) if count else (np.zeros(1, ROW_LIST), np.zeros(1, np.int32))), forest,
+        symbolic.n, True, fronts, children, entries, gathers, sources, places, made.all_items(), maps, below_ind,
+        tuple(made.launches), panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first,
+        wide, flops, row_lists, row_sources, forest,
     )  # fmt: skip
 
 
