@@ -72,6 +72,16 @@ def test_npz_refusals(tmp_path):
     assert "damaged npz" in refusal(path)
 
 
+@pytest.mark.parametrize(
+    "change", [{"format": np.array(3)}, {"shape": np.array(3)}, {"shape": np.array([3, 3, 3])}]
+)
+def test_npz_with_entries_of_another_kind(tmp_path, change):
+    arrays = {"format": np.array(b"csr"), "shape": np.array([1, 1]), "data": np.ones(1)}
+    arrays |= {"indices": np.zeros(1, int), "indptr": np.arange(2), **change}
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert "damaged npz" in refusal(tmp_path / "a.npz")
+
+
 def test_npz_with_a_corrupt_pattern_says_where(tmp_path):
     matrix = sp.csr_array(np.eye(3))
     matrix.indices[1] = 7

@@ -85,7 +85,9 @@ def _read_npz(path: Path) -> Any:
         raise FormatError(f"{path}: not an npz file: {' '.join(str(error).split())}") from None
     except OSError as error:
         raise InvalidValueError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, KeyError, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+    except (
+        ValueError, KeyError, EOFError, zlib.error, NotImplementedError, RuntimeError, TypeError, AttributeError
+    ) as error:  # fmt: skip
         if isinstance(error, InvalidValueError):
             raise
         raise FormatError(f"{path}: damaged npz file: {' '.join(str(error).split())}") from None
