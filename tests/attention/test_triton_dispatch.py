@@ -48,8 +48,8 @@ def test_the_faster_one_of_the_nearest_measurement_runs(table):
     assert _dispatch.prefill_choice(short, "auto", HOPPER).path.name == "triton"
     assert _dispatch.prefill_tile(PLAIN, (9, 0)) == FAST
     assert _dispatch.prefill_tile(short, (9, 0)) == SLOW
-    # Twice the length is near enough to rely on, more is not, nor is another kind of mask.
-    for length, path in ((8192, "cudnn"), (2048, "cudnn"), (8193, "triton"), (2047, "triton")):
+    # Four times the length is near enough to rely on, more is not, nor is another kind of mask.
+    for length, path in ((16384, "cudnn"), (2048, "cudnn"), (16385, "triton"), (128, "triton")):
         other = replace(PLAIN, q_len=length, k_len=length, total_q=4 * length, total_k=4 * length)
         assert _dispatch.prefill_choice(other, "auto", HOPPER).path.name == path
     assert _dispatch.prefill_choice(replace(PLAIN, right=-1), "auto", HOPPER).path.name == "triton"

@@ -172,9 +172,9 @@ def leave(options, prefills, decodes, tiles, samples, errors):
 
     decode_tile = tiles.get(decodes[0].name)
     pairs = [(case, tiles[case.name]) for case in prefills if case.name in tiles]
-    (options.out / "dispatch.toml").write_text(
-        record.table(options.cc, pairs, decode_tile, samples, decodes[0])
-    )
+    text = record.table(options.cc, pairs, decode_tile, samples, decodes[0])
+    (options.out / "dispatch.toml").write_text(text)
+    record.use(text)  # what is timed after this goes by it
     made = record.rows((*prefills, *decodes), samples, errors, measure, tiles, per_call)
     if options.dry:
         return len(made)

@@ -66,6 +66,9 @@ LANES = 8
 FEW = 8
 # Weights are summed in blocks of this many, and the blocks then: a long plain sum would lose digits.
 SUMMED = 16
+# Keys whose weighted values are summed in one chain, and below which head dim they are fewer: plain code's library has
+# shorter chains for a narrow head.
+CHAIN = 64
 NARROW = 16
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 HIDDEN = np.float32(-np.inf)
@@ -287,8 +290,8 @@ def accumulate(parts, keys, rows, d, some_hidden, gemm):
     if rows <= FEW:
         add_few(o, s, v, keys, rows, d)
     else:
-        # BLAS adds up the keys of a call one after another, plain code for a narrow head does not.
-        block = keys if d >= NARROW else SUMMED
+        # BLAS adds up the keys of a call one after another: long chains would lose digits, as sums of weights would.
+        block = CHAIN if d >= NARROW else SUMMED
         for first in range(0, keys, block):
             count = min(block, keys - first)
             weights = address(s, first * ROWS)
