@@ -84,3 +84,25 @@ def test_no_copy_shares_the_buffers_of_a_solver(way):
     solver = DirectSolver(matrix("S")).factorize()
     with pytest.raises(NotSupportedError, match="symbolic"):
         way(solver)
+
+
+@pytest.mark.parametrize("structure", ["G", "SPD", "S"])
+def test_conditions_and_single_phases_beside_solves(structure):
+    solver = DirectSolver(matrix(structure), structure=structure, ir_n_steps=0).factorize()
+    b = np.ones(60)
+    expected, condition = solver.solve(b), solver.rcond()
+
+    def work(k):
+        for _ in range(4 * ROUNDS):
+            if k == 0:
+                assert solver.rcond() == condition
+            elif k == 1:
+                x = np.empty(60)
+                solver.execute("solve", x, b)
+                assert x.tobytes() == expected.tobytes()
+            elif k == 2:
+                solver.set("ir_tol", 1e-8)
+            else:
+                assert solver.solve(b).tobytes() == expected.tobytes()
+
+    at_once(work)

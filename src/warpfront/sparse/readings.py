@@ -13,6 +13,7 @@ from warpfront.errors import (
     Status,
 )
 from warpfront.report import Inertia, PivotStats, SolverReport
+from warpfront.sparse.exclusive import exclusive
 from warpfront.sparse.parameters import SETTINGS, Settings
 from warpfront.sparse.phases import check_settings
 from warpfront.sparse.results import (
@@ -35,6 +36,7 @@ __all__ = ["Readings"]
 class Readings:
     """The half of `DirectSolver` that runs no phase of its own accord."""
 
+    _lock: Any
     _settings: Settings
     _system: Any
     _report: SolverReport
@@ -68,6 +70,7 @@ class Readings:
 
         return plot_solver(self, title)  # type: ignore[arg-type]
 
+    @exclusive
     def increase_quality(self) -> bool:
         """Ask for more stable pivots next time: ``pivot_threshold`` becomes its 3/4th power, up to its limit.
 
@@ -117,10 +120,12 @@ class Readings:
         """Bytes planned: factor, contribution blocks of one thread, indices, and their sum."""
         return memory_estimates(self)  # type: ignore[arg-type]
 
+    @exclusive
     def rcond(self) -> float:
         """Reciprocal 1-norm condition estimate; 0 for a singular matrix, NaN where no factor was found."""
         return reciprocal_condition(self)  # type: ignore[arg-type]
 
+    @exclusive
     def set(self, name: str, value: Any) -> None:
         """Set a parameter by its cuDSS name; phases that read it run again when next needed."""
         before = dict(self._settings.values)
@@ -141,6 +146,7 @@ class Readings:
             return self._settings[name]
         return read_result(self, name)  # type: ignore[arg-type]
 
+    @exclusive
     def execute(self, phase: str, x: NDArray[Any] | None = None, b: Any = None) -> None:
         """Run phases by their cuDSS names, joined by ``|``; ``x`` is written by the solve phases."""
         run_phases(self, phase, x, b)  # type: ignore[arg-type]
