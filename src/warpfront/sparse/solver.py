@@ -20,7 +20,6 @@ from warpfront.errors import (
 from warpfront.report import SolverReport
 from warpfront.sparse import phases, solving
 from warpfront.sparse.exclusive import exclusive
-from warpfront.sparse.gpu.facade import CudaPhases
 from warpfront.sparse.inputs import (
     check_out,
     is_sparse,
@@ -90,7 +89,9 @@ class DirectSolver(Readings):
         if cls is DirectSolver and isinstance(device, str) and device in ("auto", "cuda"):
             there = type(A).__module__.partition(".")[0] in ("cupy", "cupyx")
             if device == "cuda" or there:
-                return super().__new__(_CudaSolver)
+                from warpfront.sparse.on_device import CudaSolver  # not needed, and not read, on the CPU
+
+                return super().__new__(CudaSolver)
         return super().__new__(cls)
 
     def __init__(
@@ -370,14 +371,3 @@ class DirectSolver(Readings):
                 f"the backward error stays at {record.backward_error:.1e}, above ir_tol = {tolerance:.1e}",
                 record.componentwise_error,
             )
-
-
-class _CudaSolver(CudaPhases, DirectSolver):
-    """`DirectSolver` with its numeric phases on the GPU."""
-
-    _target = "cuda"
-
-    analyze = exclusive(CudaPhases.analyze)
-    factorize = exclusive(CudaPhases.factorize)
-    refactorize = exclusive(CudaPhases.refactorize)
-    solve = exclusive(CudaPhases.solve)

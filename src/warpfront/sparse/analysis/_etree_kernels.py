@@ -6,7 +6,7 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["schedule_depth", "tree_and_counts"]
+__all__ = ["tree_and_sizes"]
 
 
 @njit(cache=True, nogil=True)
@@ -131,3 +131,10 @@ def schedule_depth(n, parent, counts, subtree, slack):
         width = width + 1 if joins else 1
         zeros = zeros if joins else 0
     return depth
+
+
+@njit(cache=True, nogil=True)
+def tree_and_sizes(n, xadj, adj, perm, subtree, slack):
+    """What `tree_and_counts` returns, and `schedule_depth`."""
+    order, parent, counts = tree_and_counts(n, xadj, adj, perm)
+    return order, parent, counts, schedule_depth(n, parent, counts, subtree, slack)

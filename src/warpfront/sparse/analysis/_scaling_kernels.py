@@ -102,6 +102,19 @@ def symmetric_exponents(n, ptr, ind, col, k, iterations, e, row_top):
 
 
 @njit(cache=True, nogil=True)
+def equilibrate(n, ptr, ind, col, values, iterations, scale):
+    """`symmetric_exponents` of ``values``, and the powers of two in ``scale``; returns what `binary_exponents` does."""
+    k = np.empty(values.size, np.int16)
+    bad = binary_exponents(values.view(np.int64), values, k)
+    if bad >= 0:
+        return bad
+    exponents, row_top = np.zeros(n, np.int32), np.empty(n, np.int32)
+    symmetric_exponents(n, ptr, ind, col, k, iterations, exponents, row_top)
+    power_bits(exponents, scale.view(np.int64))
+    return bad
+
+
+@njit(cache=True, nogil=True)
 def general_exponents(n_cols, ptr, ind, k, iterations, r, c, row_top):
     """Equilibrate rows and columns; ``r`` int32[m], ``c`` int32[n_cols] (zero on entry) get the exponents.
 

@@ -65,14 +65,14 @@ def elimination_tree(
     Tree: J. W. H. Liu, SIAM J. Matrix Anal. Appl. 11 (1990). Counts: J. R. Gilbert, E. G. Ng, B. W.
     Peyton, SIAM J. Matrix Anal. Appl. 15 (1994). Time almost linear in the number of entries of A.
     """
-    from warpfront.sparse.analysis._etree_kernels import schedule_depth, tree_and_counts
+    from warpfront.sparse.analysis._etree_kernels import tree_and_sizes
 
-    order, parent, counts = tree_and_counts(n, xadj, adj, perm)
+    order, parent, counts, depth = tree_and_sizes(n, xadj, adj, perm, _ONE_LEVEL_SUBTREE, _FRONT_ZEROS)
     return EliminationTree(
         perm=order,
         parent=parent,
         counts=counts,
         nnz_factor=int(counts.sum()),
         flops=float(np.square(counts, dtype=np.float64).sum()),
-        depth=int(schedule_depth(n, parent, counts, _ONE_LEVEL_SUBTREE, _FRONT_ZEROS)),
+        depth=int(depth),
     )

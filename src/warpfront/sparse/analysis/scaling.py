@@ -61,13 +61,13 @@ def equilibrate_symmetric(
     """
     from warpfront.sparse.analysis import _scaling_kernels as kernels
 
-    ptr, rows, k = _prepare(ptr, ind, values_abs, iterations, kernels)
-    exponents = np.zeros(n, np.int32)
+    values, ptr, rows = _checked(ptr, ind, values_abs, iterations)
     col = np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr)) if col is None else col
-    kernels.symmetric_exponents(
-        n, ptr, rows, col.view(np.uint32), k, iterations, exponents, np.empty(n, np.int32)
+    scale = np.empty(n)
+    check_magnitudes(
+        values, kernels.equilibrate(n, ptr, rows, col.view(np.uint32), values, iterations, scale)
     )
-    return _powers_of_two(exponents, kernels)
+    return scale
 
 
 def equilibrate_general(
@@ -104,7 +104,9 @@ def equilibrate_general(
     """
     from warpfront.sparse.analysis import _scaling_kernels as kernels
 
-    ptr, rows, k = _prepare(ptr, ind, values_abs, iterations, kernels)
+    values, ptr, rows = _checked(ptr, ind, values_abs, iterations)
+    k = np.empty(values.size, np.int16)
+    check_magnitudes(values, kernels.binary_exponents(values.view(np.int64), values, k))
     row, col = np.zeros(n_rows, np.int32), np.zeros(n_cols, np.int32)
     kernels.general_exponents(n_cols, ptr, rows, k, iterations, row, col, np.empty(n_rows, np.int32))
     return _powers_of_two(row, kernels), _powers_of_two(col, kernels)
@@ -120,10 +122,10 @@ def check_magnitudes(values_abs: Floats, entry: int) -> None:
     raise NonFiniteError(f"values_abs holds {value} at entry {entry}", entry=int(entry))
 
 
-def _prepare(
-    ptr: NDArray[np.int64], ind: NDArray[np.int32], values_abs: Floats, iterations: int, kernels: Any
-) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.int16]]:
-    """Fix the dtypes (one specialisation of every kernel) and take the exponents.
+def _checked(
+    ptr: NDArray[np.int64], ind: NDArray[np.int32], values_abs: Floats, iterations: int
+) -> tuple[Floats, NDArray[np.int64], NDArray[np.uint32]]:
+    """Fix the dtypes: one specialisation of every kernel.
 
     Indices go to the kernels as unsigned: for signed ones Numba tests every access for Python's negative
     indexing.
@@ -131,9 +133,7 @@ def _prepare(
     if iterations < 1:
         raise InvalidValueError(f"iterations must be at least 1, got {iterations}")
     values = np.ascontiguousarray(values_abs, np.float64)
-    k = np.empty(values.size, np.int16)
-    check_magnitudes(values, kernels.binary_exponents(values.view(np.int64), values, k))
-    return np.ascontiguousarray(ptr, np.int64), np.ascontiguousarray(ind, np.int32).view(np.uint32), k
+    return values, np.ascontiguousarray(ptr, np.int64), np.ascontiguousarray(ind, np.int32).view(np.uint32)
 
 
 def _powers_of_two(exponents: NDArray[np.int32], kernels: Any) -> Floats:

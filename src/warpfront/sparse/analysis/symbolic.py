@@ -186,27 +186,24 @@ def build_symbolic(
     pattern ``xadj, adj`` is that of the sum of these entries and their transposes.
     """
     from warpfront.sparse.analysis import _schedule_kernels as schedule
-    from warpfront.sparse.analysis import _supernode_kernels as kernels
+    from warpfront.sparse.analysis._fronts_kernels import find_fronts
 
     n = pattern.n_cols
-    node_ptr, node_parent, node_front, order = kernels.amalgamate(
-        ordering.parent, ordering.counts, ALWAYS, WIDTH, ZEROS
+    perm, nodes, structures, (child_ptr, child_ind), flops, tasks = find_fronts(
+        ordering.parent, ordering.counts, ordering.perm, xadj, adj, ALWAYS, WIDTH, ZEROS, TASK_SHARE
     )
-    perm = np.ascontiguousarray(ordering.perm[order])
-    front_ptr, front_ind, asm_map = kernels.front_structures(
-        xadj, adj, perm, node_ptr, node_parent, node_front
-    )
+    (node_ptr, _, node_front), (front_ptr, front_ind, asm_map) = nodes, structures
+    begin, end, weight, trunk, depth = tasks
     if entries is None:
-        a_ptr, a_slot, a_row, a_col = kernels.assembly_lists(
+        from warpfront.sparse.analysis._supernode_kernels import assembly_lists
+
+        a_ptr, a_slot, a_row, a_col = assembly_lists(
             pattern.ptr, pattern.ind, perm, node_ptr, front_ptr, front_ind
         )
     else:
         from warpfront.sparse.analysis._block_kernels import general_lists
 
         a_ptr, a_slot, a_row, a_col = general_lists(*entries, perm, node_ptr, front_ptr, front_ind)
-    child_ptr, child_ind = kernels.children(node_parent)
-    flops = schedule.node_flops(node_ptr, node_front)
-    begin, end, weight, trunk, depth = schedule.subtree_tasks(node_parent, flops, TASK_SHARE)
     longest_first = np.argsort(-weight, kind="stable")
     begin, end = begin[longest_first], end[longest_first]
     panel_ptr, stack_words, root_words = schedule.memory_plan(
