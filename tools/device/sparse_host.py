@@ -3,7 +3,8 @@
     PYTHONPATH=src python3 tools/device/sparse_host.py --phase time --out "$OUT" --cudss LIBRARY
 
 For every system and ordering: read, analyse, plan, upload; then refactorisations and solves, which say what the ordering
-is worth. ``--phase check`` does the host's part alone, without a GPU. Records go to ``--out``; a table comes last.
+is worth. ``--phase check`` does the host's part alone, without a GPU, which compiles it for the other phase. Records go to
+``--out``; a table comes last.
 """
 
 from __future__ import annotations
@@ -77,22 +78,10 @@ def analysed(a, structure, device, keywords):
 
 
 def measure(name, a, structure, lib, device):
+    """Analysis and plan of every ordering, cuDSS's analysis."""
     large = a.shape[0] > 100_000
     repeats = 1 if large else 3
     entry = {"n": a.shape[0], "structure": structure, "orderings": {}}
-    for kind, keywords in orderings(name, large).items():
-        runs = [analysed(a, structure, device, keywords) for _ in range(repeats)]
-        host, plan, solver = min(runs, key=lambda run: run[0] + run[1])
-        record = solver.report.analysis
-        found = {
-            "analysis_ms": 1e3 * host, "plan_ms": 1e3 * plan, "samples_ms": [1e3 * (r[0] + r[1]) for r in runs],
-            "steps_ms": {step: round(1e3 * seconds, 3) for step, seconds in record.steps},
-            "ordering": record.ordering, "flops": record.flops, "nnz_factor": record.nnz_factor,
-            "depth": record.tree_depth,
-        }  # fmt: skip
-        if device == "cuda":
-            found |= on_device(solver, a)
-        entry["orderings"][kind] = found
     if lib is not None:
         from sparse_gpu_cudss import Cudss
 
@@ -103,6 +92,16 @@ def measure(name, a, structure, lib, device):
             entry["cudss_refactor_ms"] = 1e3 * float(np.median([peer.refactorize() for _ in range(5)]))
             peer.close()
         entry["cudss_analysis_ms"] = peers
+    for kind, keywords in orderings(name, large).items():
+        runs = [analysed(a, structure, device, keywords) for _ in range(repeats)]
+        host, plan, solver = min(runs, key=lambda run: run[0] + run[1])
+        record = solver.report.analysis
+        entry["orderings"][kind] = {
+            "analysis_ms": 1e3 * host, "plan_ms": 1e3 * plan, "samples_ms": [1e3 * (r[0] + r[1]) for r in runs],
+            "steps_ms": {step: round(1e3 * seconds, 3) for step, seconds in record.steps},
+            "ordering": record.ordering, "flops": record.flops, "nnz_factor": record.nnz_factor,
+            "depth": record.tree_depth,
+        }  # fmt: skip
     return entry
 
 
@@ -151,7 +150,7 @@ def main():
     parser.add_argument("--phase", choices=("check", "time"), required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cudss", default="")
-    parser.add_argument("--limit", type=float, default=60.0)
+    parser.add_argument("--limit", type=float, default=40.0)
     parser.add_argument("--names", nargs="*", default=[])
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -165,24 +164,35 @@ def main():
             failed.append("cudss")
             traceback.print_exc()
     begun, record = perf_counter(), {"processors": os.cpu_count(), "systems": {}}
-    if given.phase == "time":  # compile what is timed
-        for structure in ("SPD", "S"):
-            a = laplacian(30, 30, 30)
-            for keywords in orderings("", False).values():
-                analysed(a, structure, device, keywords)
-    record["compile_seconds"] = perf_counter() - begun
-    for name, build, structure in cases():
-        if given.names and name not in given.names:
-            continue
+
+    def put(name, work):
+        """Do one piece of work while there is time, and keep what there is."""
         if perf_counter() - begun > given.limit:
-            print(f"{name}: no time left")
-            continue
+            print(f"{name}: no time left", flush=True)
+            return
         try:
-            record["systems"][name] = measure(name, build(), structure, lib, device)
+            work()
         except Exception:
-            record["systems"][name] = {"error": traceback.format_exc()}
+            record["systems"].setdefault(name, {"orderings": {}})["error"] = traceback.format_exc()
             failed.append(name)
         (given.out / "sparse_host.json").write_text(json.dumps(record, indent=1))
+
+    chosen = [case for case in cases() if not given.names or case[0] in given.names]
+    for name, build, structure in chosen:
+
+        def analyse(name=name, build=build, structure=structure):
+            record["systems"][name] = measure(name, build(), structure, lib, device)
+
+        put(name, analyse)
+    for name, build, structure in chosen if device == "cuda" else ():
+        for kind, found in record["systems"].get(name, {}).get("orderings", {}).items():
+
+            def factor(name=name, build=build, structure=structure, kind=kind, found=found):
+                a = build()
+                solver = analysed(a, structure, device, orderings(name, a.shape[0] > 100_000)[kind])[2]
+                found.update(on_device(solver, a))
+
+            put(name, factor)
     table(record["systems"])
     sys.exit(1 if failed else 0)
 
