@@ -78,9 +78,14 @@ def device(request, monkeypatch):
 
 def grown(n, dtype):
     """A matrix whose second pivot is twice the largest number, and its determinant's logarithm."""
-    a, most = np.eye(n, dtype=dtype), np.finfo(dtype).max / 1.5
+    kind = np.finfo(dtype)
+    rest, most = (
+        2.0 ** (kind.maxexp // 2),
+        kind.max / 1.5,
+    )  # cuSOLVER multiplies by reciprocals of pivots: none too small
+    a = np.eye(n, dtype=dtype) * np.dtype(dtype).type(rest)
     a[:2, :2] = [[most, most], [-most, most]]
-    return a, 2 * np.log(float(most)) + np.log(2)
+    return a, 2 * np.log(float(most)) + np.log(2) + (n - 2) * np.log(rest)
 
 
 @pytest.mark.parametrize("n", [3, 100])

@@ -189,10 +189,10 @@ def ahead(out, seconds):
                 name = f"{'ahead' if way else 'one stream'}, {outer}"
                 try:
                     run = Run(a, outer, way)
-                    found = {"error": run.error(), "direct": round(run.direct(), 4)}
-                    again = run.lu.copy()
+                    found, again = {"error": run.error()}, run.lu.copy()
                     run.error()
-                    found |= {"same_bits": bool((again == run.lu).all()), "graph": round(run.graph(), 4)}
+                    found["same_bits"] = bool((again == run.lu).all())
+                    found |= {"direct": round(run.direct(), 4), "graph": round(run.graph(), 4)}
                 except Exception as error:
                     found = {"failed": f"{type(error).__name__}: {error}"[:200]}
                 row[name] = found

@@ -267,7 +267,8 @@ def _rescaled(found: DeviceLU) -> dict[int, tuple[DeviceLU, int]]:
             raise NonFiniteError(f"an entry of matrix {b} is NaN or infinite")
         largest = float(max(abs(a.real).max(), abs(a.imag).max()) if a.dtype.kind == "c" else abs(a).max())
         power = math.frexp(largest)[1]
-        scaled = factor((a * a.dtype.type(2.0**-power))[None])
+        half = power // 2  # in two steps: CuPy takes a factor below the normal range for 0
+        scaled = factor((a * a.dtype.type(2.0**-half) * a.dtype.type(2.0 ** (half - power)))[None])
         if scaled.zero[0] == -2:
             raise NonFiniteError(
                 f"the factors of matrix {b} overflow, scaled or not: its entries grow too much"
