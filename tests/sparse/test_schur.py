@@ -64,6 +64,19 @@ def test_new_values_and_marks():
     np.testing.assert_allclose(schur.matrix, 2 * dense_schur(a, [5, 50]), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("structure", ["auto", "G"])
+def test_entries_that_become_zero_and_come_back(structure):
+    a = sp.csr_array(np.array([[4.0, 1, 0, 1], [1, 5, 1, 0], [0, 1, 6, 1], [1, 0, 1, 7]]))
+    without = a.copy()
+    row = np.repeat(np.arange(4), np.diff(a.indptr))
+    without.data[row + a.indices == 1] = 0  # (0, 1) and (1, 0), still stored
+    schur = schur_complement(a, [3], structure=structure)
+    for values in (without, a):
+        schur.refactorize(values.data)
+        np.testing.assert_allclose(schur.matrix, dense_schur(values.toarray(), [3]), rtol=1e-14)
+    schur_complement(without, [3], structure=structure).refactorize(a.data)
+
+
 def test_refusals():
     for indices in ([60], [-1], [1, 1], [0.5], [[1]], np.ones(3, bool)):
         with pytest.raises(InvalidValueError, match="ind"):

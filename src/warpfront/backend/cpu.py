@@ -119,17 +119,20 @@ def run_threads(threads: int, body: Callable[[int], None]) -> None:
 
 
 def _finish(futures: list[Future[None]]) -> None:
-    """Take back what has not begun and wait for the rest; then raise what interrupted the wait, or the first failure."""
-    interrupted: BaseException | None = None
+    """Take back what has not begun and wait for the rest; then raise what interrupted the wait, or the first failure.
+
+    The third Ctrl-C is not waited for any more.
+    """
+    interrupts: list[BaseException] = []
     waiting = True
-    while waiting:
+    while waiting and len(interrupts) < 3:
         try:
             wait([future for future in futures if not future.cancel()])
             waiting = False
         except BaseException as error:
-            interrupted = error
-    if interrupted is not None:
-        raise interrupted
+            interrupts.append(error)
+    if interrupts:
+        raise interrupts[0]
     for future in futures:
         if not future.cancelled():
             future.result()

@@ -146,13 +146,16 @@ def _checked(indices: Any, n: int) -> NDArray[np.int64]:
 
 
 def _whole(system: System, values: NDArray[Any]) -> Any:
-    """Both triangles as a ``csr_array``."""
+    """Both triangles as a ``csr_array``, stored zeros included: other values may not be zero there."""
     from scipy import sparse
 
     pattern = system.pattern
     given = sparse.csc_array((values, pattern.ind, pattern.ptr), shape=(pattern.n_rows, pattern.n_cols))
     if system.structure == "G":
         return given.tocsr()
-    below = sparse.tril(given, -1)
-    above = below.conj().T if system.hermitian else below.T
-    return sparse.csr_array(given + above)
+    lower = given.tocoo()
+    row, col = lower.coords
+    off = row != col
+    mirrored = lower.data[off].conj() if system.hermitian else lower.data[off]
+    rows, cols = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
+    return sparse.coo_array((np.concatenate([lower.data, mirrored]), (rows, cols)), shape=given.shape).tocsr()
