@@ -6,7 +6,7 @@ import pytest
 from conftest import laplacian
 from warpfront import DirectSolver
 from warpfront.errors import NotSupportedError
-from warpfront.sparse.gpu import memory, schedule, steps
+from warpfront.sparse.gpu import layout, memory, schedule, steps
 from warpfront.sparse.gpu.regroup import DEFINITE, regroup
 from warpfront.sparse.gpu.runner import assign_branches
 
@@ -98,7 +98,7 @@ def test_memory_is_what_the_buffers_take(cube):
 
 
 def test_blocks_that_32_bits_cannot_number_are_refused(cube, monkeypatch):
-    monkeypatch.setattr(schedule, "PACKED_ROWS", 10)
+    monkeypatch.setattr(layout, "PACKED_ROWS", 10)
     with pytest.raises(NotSupportedError, match="rows; the GPU path packs blocks of at most 10"):
         schedule.make_plan(cube, pivoting=False)
 

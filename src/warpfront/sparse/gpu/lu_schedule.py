@@ -8,33 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.errors import NotSupportedError
 from warpfront.sparse.analysis.symbolic import Symbolic
-from warpfront.sparse.gpu.gather import gather_lists
-from warpfront.sparse.gpu.records import ROW_LIST
-from warpfront.sparse.gpu.schedule import (
-    CHILD,
-    CHUNK,
-    ENTRY,
-    FOREST_ROWS,
-    FRONT,
-    ITEM,
-    PACKED_ROWS,
-    PANEL,
-    SUBTREE_FLOPS,
-    SUBTREE_SHARE,
-    TILE,
-    Device,
-    Launch,
-    front_bytes,
-    strip_bytes,
-)
-from warpfront.sparse.gpu.tree import WARPS, TreePlan, plan_tree
+from warpfront.sparse.gpu.layout import PANEL, SUBTREE_SHARE, Kind, lay_out
+from warpfront.sparse.gpu.records import ITEM, ROW_LIST, Device, Launch
+from warpfront.sparse.gpu.schedule import CHUNK, FOREST_ROWS, TILE, front_bytes, strip_bytes
+from warpfront.sparse.gpu.tree import WARPS, TreePlan
 
-__all__ = ["CLASSES", "PUBLISHED", "LuPlan", "make_lu_plan", "tree_bytes", "upper_fronts"]
+__all__ = ["CLASSES", "LuPlan", "make_lu_plan", "tree_bytes", "upper_fronts"]
 
 CLASSES = ((32, 32), (64, 128), (160, 256))  # rows of a front up to which a class goes, and its threads
-PUBLISHED = 2 * PANEL * PANEL + PANEL  # words a wide front publishes for each diagonal block
+GENERAL = Kind(halves=2, published=2 * PANEL * PANEL + PANEL, flags=3)
 TILE_BYTES = 2 * 2 * 32 * 68  # of a value's bytes: dynamic shared memory of a tile
 OWN_BYTES = 22528  # shared memory that is left beside a front for the kernel's own
 TREE_SCRATCH = (13824, 11008)  # bytes beside a front: a block's, a warp's (lu_tree.cu)
@@ -95,72 +78,22 @@ def make_lu_plan(
     subtree_share: float = SUBTREE_SHARE, most_subtree_rows: int = 32, one_launch: bool = True, lists: bool = True,
 ) -> LuPlan:  # fmt: skip
     """Plan an LU; parameters and errors as of `make_plan`. ``lists``: small fronts are assembled by lists, not by pull."""
-    from warpfront.sparse.analysis._schedule_kernels import node_flops
-    from warpfront.sparse.gpu import _schedule_kernels as kernels
-    from warpfront.sparse.gpu.tree import _row_lists
-
-    plan, device = symbolic.plan, device or Device()
-    width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
-    below, count = rows - width, width.size
-    if int(below.max(initial=0)) > PACKED_ROWS:
-        raise NotSupportedError(
-            f"a contribution block has {int(below.max())} rows; the GPU path packs blocks of at most {PACKED_ROWS}"
-        )
-    parent = np.full(count, -1, np.int64)
-    parent[plan.child_ind] = np.repeat(np.arange(count), np.diff(plan.child_ptr))
-    flops = node_flops(plan.node_ptr, rows)
-    cap = max(subtree_share * float(flops.sum()), SUBTREE_FLOPS)
-    root, first, weight = kernels.subtrees(parent, rows, flops, most_subtree_rows, cap)
-    level = kernels.levels(parent, root)
+    device = device or Device()
     limit = _largest_small(device, itemsize, small_rows)
-    wide = rows > limit
-    panels = np.where(wide, -(-width // PANEL), 1)
-    fronts = np.zeros(count, FRONT)
-    fronts["rows"], fronts["width"], fronts["ld"] = rows, width, (rows + 3) // 4 * 4
-    fronts["first"], fronts["unused"] = plan.node_ptr[:-1], symbolic.n
-    fronts["entry0"], fronts["entry1"] = plan.a_ptr[:-1], plan.a_ptr[1:]
-    fronts["child0"], fronts["child1"] = plan.child_ptr[:-1], plan.child_ptr[1:]
-    fronts["panel"], panel_words = _places(2 * fronts["ld"].astype(np.int64) * width)
-    fronts["block"], block_words = _places(2 * ((below * (below + 1) // 2 + 3) // 4 * 4))
-    fronts["work"], work_words = _places(np.where(wide, panels * PUBLISHED, 0))
-    flag, flag_words = _places(np.where(wide, 3 * panels, 0))
-    stat, stat_rows = _places(panels)
-    if max(flag_words, stat_rows, symbolic.n) >= 2**31 - 4:
-        raise NotSupportedError("the matrix has more panels than 32 bits number")
-    fronts["flag"], fronts["stat"] = flag + 4, stat
-    below_ptr = np.concatenate([[0], np.cumsum(below)]).astype(np.int64)
-    bins = np.where(parent >= 0, -(-rows[np.maximum(parent, 0)] // 32) + 1, 0) if count else below
-    range_at, range_words = _places(bins)
-    maps = np.zeros(int(below_ptr[-1]) + range_words, np.int32)
-    below_ind = np.zeros(max(int(below_ptr[-1]), 1), np.int32)
-    kernels.gather_below(plan.front_ptr, width, plan.asm_map, below_ptr, maps)
-    kernels.gather_below(plan.front_ptr, width, plan.front_ind, below_ptr, below_ind)
-    kernels.ranges(parent, rows, below_ptr, maps, range_at + below_ptr[-1], maps)
-    children = np.zeros(plan.child_ind.size, CHILD)
-    kids = plan.child_ind
-    fronts["map"] = below_ptr[:-1]
-    children["block"], children["map"] = fronts["block"][kids], below_ptr[kids]
-    children["range"] = range_at[kids] + below_ptr[-1]
-    children["below"], children["front"] = below[kids], kids
-    entries = np.zeros(plan.a_slot.size, ENTRY)
-    entries["slot"] = np.where(plan.a_row >= plan.a_col, plan.a_slot, ~plan.a_slot)
-    entries["row"], entries["col"] = np.maximum(plan.a_row, plan.a_col), np.minimum(plan.a_row, plan.a_col)
-    gathers, sources, places = gather_lists(plan, rows, wide, below_ptr, maps, fronts["block"], general=True)
-    most = min(FOREST_ROWS[int(wide.any())], limit) if one_launch else 0
-    member = kernels.forest(parent, rows, most)
-    made = _Launches(fronts, entries["col"], (parent, level, root, first, wide), member, itemsize, chunk)
-    made.small = "lu_fronts" if lists else "lu_fronts_pull"
-    made.build(np.where(root >= 0, weight, flops))
-    forest = None
-    if member.any():
-        forest = plan_tree(plan, fronts, below_ptr, maps, parent, level, root, first, member)
+    made = lay_out(symbolic, GENERAL, limit, subtree_share, most_subtree_rows)
+    made.fronts["unused"] = symbolic.n
+    member = made.forest(min(FOREST_ROWS[int(made.wide.any())], limit) if one_launch else 0)
+    tree = (made.parent, made.level, made.root, made.first, made.wide)
+    launches = _Launches(made.fronts, made.entries["col"], tree, member, itemsize, chunk)
+    launches.small = "lu_fronts" if lists else "lu_fronts_pull"
+    launches.build(np.where(made.root >= 0, made.weight, made.flops))
     row_lists, row_sources = np.zeros(1, ROW_LIST), np.zeros(1, np.int32)
-    if count:
-        row_lists, row_sources = _row_lists(plan, rows, below_ptr, maps)
+    if made.fronts.size:
+        row_lists, row_sources = made.row_lists()
     return LuPlan(
-        symbolic.n, True, fronts, children, entries, gathers, sources, places, made.all_items(), maps, below_ind,
-        tuple(made.launches), panel_words, block_words, work_words, flag_words + 4, stat_rows, parent, level, root, first,
-        wide, flops, row_lists, row_sources, forest,
+        symbolic.n, True, made.fronts, made.children, made.entries, made.gathers, made.sources, made.places,
+        launches.all_items(), made.maps, made.below_ind, tuple(launches.launches), *made.words, *tree, made.flops,
+        row_lists, row_sources, made.tickets(member) if member.any() else None,
     )  # fmt: skip
 
 
@@ -175,11 +108,6 @@ def tree_bytes(most_rows: int, itemsize: int) -> int:
     """Dynamic shared memory of a block that takes tickets, fronts of at most this many rows among them."""
     block, warp = TREE_SCRATCH
     return max(block + front_bytes(most_rows, itemsize), WARPS * (warp + front_bytes(32, itemsize)))
-
-
-def _places(sizes: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    ends = np.cumsum(sizes, dtype=np.int64)
-    return ends - sizes, int(ends[-1]) if ends.size else 0
 
 
 def _largest_small(device: Device, itemsize: int, most: int) -> int:

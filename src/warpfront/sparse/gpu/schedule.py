@@ -8,20 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpfront.errors import NotSupportedError
 from warpfront.sparse.analysis.symbolic import Symbolic
-from warpfront.sparse.gpu.gather import gather_lists
-from warpfront.sparse.gpu.records import CHILD, ENTRY, FRONT, ITEM, Device, Launch
-from warpfront.sparse.gpu.tree import TreePlan, plan_tree
-from warpfront.sparse.plan import FrontPlan
+from warpfront.sparse.gpu.layout import PANEL, SUBTREE_SHARE, Kind, lay_out
+from warpfront.sparse.gpu.records import ITEM, Device, Launch
+from warpfront.sparse.gpu.tree import TreePlan
 
-__all__ = ["CHILD", "ENTRY", "FRONT", "ITEM", "Device", "GpuPlan", "Launch", "make_plan"]
+__all__ = ["ITEM", "PANEL", "Device", "GpuPlan", "Launch", "make_plan"]
 
-PACKED_ROWS = 46340  # rows of a packed block whose places still fit 32 bits
-PUBLISHED = 32 * 32 + 3 * 32  # words a wide front publishes for each diagonal block
+SYMMETRIC = Kind(halves=1, published=32 * 32 + 3 * 32, flags=2)
 STATS = 9
-PANEL, TILE, CHUNK = 32, 64, 512
-SUBTREE_SHARE, SUBTREE_FLOPS = 2e-5, 4000.0
+TILE, CHUNK = 64, 512
 # rows of a front up to which a class goes, and its threads: without and with pivoting (one thread a row)
 CLASSES = ((32, 32, 32), (64, 128, 128), (96, 256, 128), (160, 256, 256))
 # rows of fronts that one launch eliminates all: a thread a row; of which two blocks fit a multiprocessor where more follows
@@ -111,85 +107,35 @@ def make_plan(
     NotSupportedError
         A contribution block of more than 46340 rows, or more wide-front panels than 32 bits number.
     """
-    from warpfront.sparse.analysis._schedule_kernels import node_flops
-    from warpfront.sparse.gpu import _schedule_kernels as kernels
-
     device = device or Device()
-    plan = symbolic.plan
-    count = plan.node_ptr.size - 1
-    width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
-    below = rows - width
-    if int(below.max(initial=0)) > PACKED_ROWS:
-        raise NotSupportedError(
-            f"a contribution block has {int(below.max())} rows; the GPU path packs blocks of at most {PACKED_ROWS}"
-        )
-    parent = np.full(count, -1, np.int64)
-    parent[plan.child_ind] = np.repeat(np.arange(count), np.diff(plan.child_ptr))
-    flops = node_flops(plan.node_ptr, rows)
-    cap = max(subtree_share * float(flops.sum()), SUBTREE_FLOPS)
-    root, first, weight = kernels.subtrees(parent, rows, flops, most_subtree_rows, cap)
-    level = kernels.levels(parent, root)
     limit = _largest_small(device, itemsize, small_rows)
-    wide = rows > limit
-    fronts, words = _fronts(plan, wide)
-    if max(*words[3:], symbolic.n) >= 2**31 - 4:
-        raise NotSupportedError("the matrix has more panels than 32 bits number")
-    below_ptr = np.concatenate([[0], np.cumsum(below)]).astype(np.int64)
-    bins = np.where(parent >= 0, -(-rows[np.maximum(parent, 0)] // 32) + 1, 0) if count else below
-    range_at, range_words = _places(bins)
-    maps = np.zeros(int(below_ptr[-1]) + range_words, np.int32)
-    below_ind = np.zeros(max(int(below_ptr[-1]), 1), np.int32)
-    kernels.gather_below(plan.front_ptr, width, plan.asm_map, below_ptr, maps)
-    kernels.gather_below(plan.front_ptr, width, plan.front_ind, below_ptr, below_ind)
-    kernels.ranges(parent, rows, below_ptr, maps, range_at + below_ptr[-1], maps)
-    children = np.zeros(plan.child_ind.size, CHILD)
-    kids = plan.child_ind
-    fronts["map"] = below_ptr[:-1]
-    children["block"], children["map"] = fronts["block"][kids], below_ptr[kids]
-    children["range"] = range_at[kids] + below_ptr[-1]
-    children["below"], children["front"] = below[kids], kids
-    entries = np.zeros(plan.a_slot.size, ENTRY)
-    entries["slot"], entries["row"], entries["col"] = plan.a_slot, plan.a_row, plan.a_col
-    gathers, sources, places = gather_lists(plan, rows, wide, below_ptr, maps, fronts["block"])
-    member = kernels.forest(parent, rows, min(FOREST_ROWS[int(wide.any())], limit) if one_launch else 0)
-    inside = member & (pivoting or not wide.any())
-    made = _Launches(fronts, plan.a_col, level, wide, inside, pivoting, itemsize, limit, chunk, device.sms)
-    made.build(parent, root, first, weight, flops)
+    made = lay_out(symbolic, SYMMETRIC, limit, subtree_share, most_subtree_rows)
+    any_wide, count = bool(made.wide.any()), made.fronts.size
+    member = made.forest(min(FOREST_ROWS[int(any_wide)], limit) if one_launch else 0)
+    inside = member & (pivoting or not any_wide)
+    launches = _Launches(
+        made.fronts,
+        symbolic.plan.a_col,
+        made.level,
+        made.wide,
+        inside,
+        pivoting,
+        itemsize,
+        limit,
+        chunk,
+        device.sms,
+    )
+    launches.build(made.parent, made.root, made.first, made.weight, made.flops)
     tree = forest = None
-    places_of = (plan, fronts, below_ptr, maps, parent, level, root, first)
-    if count and one_launch and not wide.any():
-        tree = plan_tree(*places_of, np.ones(count, np.bool_))
+    if count and one_launch and not any_wide:
+        tree = made.tickets(np.ones(count, np.bool_))
     if member.any():
-        forest = tree if tree is not None and member.all() else plan_tree(*places_of, member)
+        forest = tree if tree is not None and member.all() else made.tickets(member)
     return GpuPlan(
-        symbolic.n, pivoting, fronts, children, entries, gathers, sources, places, made.all_items(), maps, below_ind,
-        tuple(made.launches), *words, parent, level, root, first, wide, flops, tree, forest,
+        symbolic.n, pivoting, made.fronts, made.children, made.entries, made.gathers, made.sources, made.places,
+        launches.all_items(), made.maps, made.below_ind, tuple(launches.launches), *made.words, made.parent, made.level,
+        made.root, made.first, made.wide, made.flops, tree, forest,
     )  # fmt: skip
-
-
-def _fronts(plan: FrontPlan, wide: NDArray[np.bool_]) -> tuple[NDArray[Any], tuple[int, int, int, int, int]]:
-    """Records of the fronts; words of panels, blocks, published blocks and flags, and rows of statistics."""
-    width, rows = np.diff(plan.node_ptr), np.diff(plan.front_ptr)
-    below = rows - width
-    panels = np.where(wide, -(-width // PANEL), 1)
-    fronts = np.zeros(width.size, FRONT)
-    fronts["rows"], fronts["width"], fronts["ld"] = rows, width, (rows + 3) // 4 * 4
-    fronts["first"] = plan.node_ptr[:-1]
-    fronts["entry0"], fronts["entry1"] = plan.a_ptr[:-1], plan.a_ptr[1:]
-    fronts["child0"], fronts["child1"] = plan.child_ptr[:-1], plan.child_ptr[1:]
-    fronts["panel"], panel_words = _places(fronts["ld"].astype(np.int64) * width)
-    fronts["block"], block_words = _places((below * (below + 1) // 2 + 3) // 4 * 4)
-    fronts["work"], work_words = _places(np.where(wide, panels * PUBLISHED, 0))
-    flag, flag_words = _places(np.where(wide, 2 * panels, 0))
-    stat, stat_rows = _places(panels)
-    fronts["flag"], fronts["stat"] = flag.clip(max=2**31 - 8) + 4, stat.clip(max=2**31 - 8)
-    return fronts, (panel_words, block_words, work_words, flag_words + 4, stat_rows)
-
-
-def _places(sizes: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """Where each of consecutive pieces begins, and their sum."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    return ends - sizes, int(ends[-1]) if ends.size else 0
 
 
 def front_bytes(rows: int, itemsize: int) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from warpfront.sparse.gpu.records import ITEM, ROW_LIST
 from warpfront.sparse.plan import FrontPlan
 
-__all__ = ["TreePlan", "plan_tree"]
+__all__ = ["TreePlan", "plan_tree", "row_lists"]
 
 WARP_ROWS, WARPS = 32, 4
 FIRST_CELL = 8  # cells before those of the items: kCells
@@ -98,15 +98,16 @@ def plan_tree(
         backward = made + backward
     tickets = np.zeros(len(forward) + len(backward), ITEM)
     tickets["front"], tickets["last"] = np.array(forward + backward, np.int32).T
-    lists, sources = _row_lists(plan, rows, below_ptr, maps)
+    lists, sources = row_lists(plan, rows, below_ptr, maps)
     cells = FIRST_CELL + 2 * count + roots.size
     most_rows = int(rows[member].max())
     return TreePlan(tickets, items, lists, sources, len(forward), len(backward), cells, most_rows, member)
 
 
-def _row_lists(
+def row_lists(
     plan: FrontPlan, rows: NDArray[Any], below_ptr: NDArray[Any], maps: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Where each row of a front finds its children's contributions in a sweep: lists, and the sources of all."""
     from warpfront.sparse.gpu import _gather_kernels as kernels
 
     rows = np.ascontiguousarray(rows, np.int64)
