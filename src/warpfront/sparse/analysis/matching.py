@@ -110,14 +110,17 @@ def maximum_product_matching(
         # Every column of the taller matrix finds a row: then, and only then, are the duals optimal.
         swapped = _assign(n_cols, _transpose(n_rows, a))
         found = _Assignment(swapped.col_of, swapped.row_of, swapped.log_col, swapped.log_row)
-    unmatched = np.flatnonzero(found.row_of < 0).astype(np.int32)
+    unmatched = free_rows = np.empty(0, np.int32)
+    if n_rows != n_cols or (n_cols and found.row_of.min() < 0):
+        unmatched = np.flatnonzero(found.row_of < 0).astype(np.int32)
+        free_rows = np.flatnonzero(found.col_of < 0).astype(np.int32)
     row_scale, col_scale = _scales(a, found, exact)
     return Matching(
         row_of_column=found.row_of,
         row_scale=row_scale,
         col_scale=col_scale,
         structural_rank=n_cols - unmatched.size,
-        unmatched_rows=np.flatnonzero(found.col_of < 0).astype(np.int32),
+        unmatched_rows=free_rows,
         unmatched_columns=unmatched,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,16 +29,12 @@ class Sweeper:
 
     def __init__(self, factor: Factor) -> None:
         symbolic, state = factor.symbolic, factor.state
-        plan = symbolic.plan
         self.factor = factor
         self.general = symbolic.general
         self._large = factor.nnz_factor >= SMALL_FACTOR
         self.threads = max(1, factor.options.threads) if self._large else 1
-        roots = state.node[plan.task_end]
-        self._stored_ptr = np.concatenate([[0], np.cumsum(roots[:, 3] - roots[:, 5])]).astype(np.int64)
         dtype = self.dtype = state.panel.dtype
         rows = int(state.limits[8])
-        self._stored = np.empty(int(self._stored_ptr[-1]), dtype)
         self._owed = np.zeros(self.threads * symbolic.n, dtype)
         self._scratch = np.empty(self.threads * rows, dtype)
         self._x, self._y = np.empty((2, symbolic.n), dtype)
@@ -50,6 +47,17 @@ class Sweeper:
         else:
             self._rows = (self.general.rows, row_scale)
             self._cols = (symbolic.perm, one if factor.col_scale is None else factor.col_scale)
+
+    @cached_property
+    def _stored_ptr(self) -> NDArray[np.int64]:
+        """Where `_stored` has the rows of each subtree's root."""
+        roots = self.factor.state.node[self.factor.symbolic.plan.task_end]
+        return np.concatenate([[0], np.cumsum(roots[:, 3] - roots[:, 5])]).astype(np.int64)
+
+    @cached_property
+    def _stored(self) -> NDArray[Any]:
+        """What subtrees owe to the trunk; a block triangular solve has no use for it."""
+        return np.empty(int(self._stored_ptr[-1]), self.dtype)
 
     def solve_into(self, b: NDArray[Any], base: NDArray[Any], x: NDArray[Any], trans: str = "N") -> None:
         """``x = base + op(A)^-1 b`` for one right-hand side.
