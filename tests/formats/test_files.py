@@ -159,6 +159,8 @@ def test_harwell_boeing_types_and_line_ends(tmp_path, old, new, dense):
         (" 1 3 2 3\n", " 1 9 2 3\n", 6, "row index 9 .number 2"),
         (" 1 3 2 3\n", " 1 x 2 3\n", 6, "'x' in column 3 is not a row index"),
         ("-2.000D+00", "-2.0.0D+00", 7, "is not a value"),
+        ("  1  3  4  5", "  1  3  4 _5", 5, "'_5' in column 10 is not a pointer"),
+        ("(4I3)           (4I2) ", "(4I25)          (4I2) ", 5, "in column 1 is not a pointer"),
         (" 4.000+000\n", "", 7, "room for 3 of the 4"),
         ("             4             0\nRSA", "             4            -1\nRSA", 2, "is not a count"),
         ("3             3             4", "3             4             4", 3, "square"),
@@ -173,6 +175,8 @@ def test_harwell_boeing_refusals(tmp_path, old, new, line, what):
         else RSA
     )
     assert old in text
+    if "4I25" in new:  # a number that no index holds
+        text = text.replace("  1  3  4  5\n", f"{'9' * 25}{3:25}{4:25}{5:25}\n")
     path.write_bytes(text.replace(old, new, 1).encode())
     message = refusal(path)
     assert message.startswith(f"{path}:{line}: "), message

@@ -129,6 +129,20 @@ def test_the_ring_frees_idle_slots_before_it_waits():
     assert ring.allocations == 4
 
 
+def test_a_slot_whose_buffers_cannot_be_made_is_lent_again():
+    room = [False, True]
+
+    def allocate(slot, source, result):
+        if not room.pop(0):
+            raise MemoryError
+        return source
+
+    ring = Ring(1, MEBIBYTE, allocate, lambda s, b: None)
+    with pytest.raises(MemoryError):
+        ring.lend(100, 1)
+    assert ring.lend(100, 1) is ring.slots[0]
+
+
 @pytest.mark.parametrize("nbytes", [1, 65536, 65537, 10**6, 123456789])
 def test_capacity_is_little_more_than_asked(nbytes):
     assert nbytes <= capacity(nbytes) <= max(65536, nbytes * 1.126)
@@ -185,6 +199,7 @@ def test_batches_and_layouts():
     ("options", "message"),
     [
         ({"slots": 0}, "slots must be 1 to 64, got 0"),
+        ({"slots": "3"}, "slots must be 1 to 64, got '3'"),
         ({"streams": 100}, "streams must be"),
         ({"device": "gpu"}, "device must be"),
         ({"layout": "hwc"}, "layout must be one of packed, planar, gray"),

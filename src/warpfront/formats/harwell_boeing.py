@@ -108,7 +108,7 @@ def _numbers(
     if match is None or not int(match[3]) or (match[2] not in b"iI" and what != "value"):
         raise source.error(4, f"{shown(fmt.strip())} is not a format for a {what}")
     per_line, width = int(match[1] or 1), int(match[3])
-    convert = int if match[2] in b"iI" else _real
+    convert = _integer if match[2] in b"iI" else _real
     if per_line * n_lines < count or start + n_lines > len(lines):
         have = min(per_line * n_lines, per_line * max(len(lines) - start, 0))
         raise source.error(source.last_line, f"room for {have} of the {count} numbers declared as {what}")
@@ -124,6 +124,12 @@ def _numbers(
     if len(numbers) < count:
         raise source.error(start + n_lines, f"{len(numbers)} of {count} numbers declared as {what}")
     return numbers
+
+
+def _integer(field: bytes) -> int:
+    if re.fullmatch(rb"[-+]?\d{1,18}", field) is None:  # int64, and none of the underscores that int() takes
+        raise ValueError
+    return int(field)
 
 
 def _real(field: bytes) -> float:

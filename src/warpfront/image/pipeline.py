@@ -163,8 +163,8 @@ class EdgePipeline:
         if unknown:
             raise InvalidValueError(f"EdgePipeline has no option {', '.join(sorted(unknown))}")
         for name, value in (("slots", slots), ("streams", streams)):
-            if not 1 <= value <= 64:
-                raise InvalidValueError(f"{name} must be 1 to 64, got {value}")
+            if not isinstance(value, int) or not 1 <= value <= 64:
+                raise InvalidValueError(f"{name} must be 1 to 64, got {value!r}")
         pixels_of((1, 1), (1, 1), layout, order)  # refuses a layout or an order that is not offered
         self.operation = operation("edges", **{"sigma": 0.0, "threshold": 100, **options})
         self._layout, self._order = layout, order

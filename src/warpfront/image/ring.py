@@ -106,9 +106,9 @@ class Ring:
         with self._changed:
             while (slot := self._take(source_bytes, result_bytes, need)) is None:
                 self._changed.wait()
-            slot.busy = True
             if slot.source_bytes < source_bytes or slot.result_bytes < result_bytes:
                 self._replace(slot, capacity(source_bytes), capacity(result_bytes))
+            slot.busy = True  # last: a slot whose buffers could not be made is nobody's
             return slot
 
     def give_back(self, slot: Slot) -> None:
