@@ -226,14 +226,18 @@ def test_balanced_plan():
     found = plan.balance(np.array([0, 0, 3, chunk, 3 * chunk + 1, 3 * chunk + 1, 3 * chunk + 2]))
     assert found.names.tolist() == [1, 2, 3, 5]
     assert found.starts.tolist() == [0, 4, 5, 5]
-    assert found.crossing.tolist() == [3]
-    assert found.slots.tolist() == [3, 7]
+    assert found.origin.tolist() == [0, 1, 1, 1]
     ends = np.flatnonzero(np.unpackbits(found.ends, bitorder="little"))
     assert ends.tolist() == [2, chunk - 1, 3 * chunk, 3 * chunk + 1]
     whole = plan.balance(np.array([0, chunk, 2 * chunk]))
     assert whole.names is None
     assert whole.starts.tolist() == [0, 2]
-    assert whole.crossing.size == 0
+    assert plan.spread(np.arange(3, dtype="float64"))[[0, 1, 2, 2 * plan.THREADS]].tolist() == [0, 1, 0, 2]
+    assert plan.spread(np.arange(chunk + 4, dtype=np.int32))[[4, 4 * plan.THREADS, chunk]].tolist() == [
+        8,
+        4,
+        chunk,
+    ]
 
 
 @pytest.mark.simt
@@ -253,20 +257,26 @@ def test_balanced_kernel_on_the_host(dtype, shape):
     A = sp.csr_array((vector(ptr[-1], dtype), rng.integers(0, n, ptr[-1]), ptr), shape=(len(lengths), n))
     x = vector(n, dtype, 3)
     made = plan.balance(ptr)
-    blocks = len(made.starts)
-    ind, values = np.zeros(blocks * chunk, np.int32), np.zeros(blocks * chunk, dtype)
-    ind[: ptr[-1]], values[: ptr[-1]] = A.indices, A.data
+    blocks, flags = len(made.starts), np.zeros(len(made.starts), np.uint32)
+    ind, values = plan.spread(A.indices.astype(np.int32)), plan.spread(A.data)
     y = np.full(len(lengths), 0 if made.names is not None else np.nan, dtype)
-    partial = np.full(2 * blocks, np.nan, dtype)
-    runner = Simt.build(plan.SOURCE, (f"csr_balanced<{kind}>", f"csr_finish<{kind}>"))
-    for name, grid, args in (
-        (f"csr_balanced<{kind}>", blocks, [ind, values, x, y, made.ends, made.starts, made.names, partial]),
-        (f"csr_finish<{kind}>", -(-len(made.crossing) // plan.THREADS),
-         [made.crossing, made.slots, partial, y, len(made.crossing), 1]),
-    ):  # fmt: skip
-        if grid:
-            report = runner.launch(name, grid, plan.THREADS, args, schedules=2)
-            assert not report.findings, report.findings
+    name = f"csr_balanced<{kind}>"
+    args = [
+        ind,
+        values,
+        x,
+        y,
+        made.ends,
+        made.starts,
+        made.names,
+        made.origin,
+        np.full(blocks, np.nan, dtype),
+        flags,
+    ]
+    runner = Simt.build(plan.SOURCE, (name,))
+    for _ in range(2):  # the second launch finds the flags taken back, but those of blocks nobody waits for
+        report = runner.launch(name, blocks, plan.THREADS, args, schedules=1, resident=blocks)
+        assert not report.findings, report.findings
     close(y, A, x, dtype)
 
 

@@ -53,13 +53,13 @@ def checks(out, seconds):
     print(f"[{perf_counter() - STARTED:.0f} s] built", flush=True)
     place = Path("/usr/local/cuda/bin/compute-sanitizer")
     tool = which("compute-sanitizer") or (str(place) if place.is_file() else None)
-    chains = []  # the sanitizers follow one another: the GPU is shared among all processes
+    chains = [[], []]  # two sanitizers at a time: the GPU is shared among all processes
     if tool:
-        for check in ("racecheck", "memcheck", "synccheck", "initcheck"):
+        for k, check in enumerate(("racecheck", "memcheck", "synccheck", "initcheck")):
             silent = ["--report-api-errors", "no"] if check == "memcheck" else []
             command = [tool, "--tool", check, "--error-exitcode", "1", *silent, "--target-processes", "all"]
-            chains.append((check, [*command, python, str(Path(__file__).resolve()), "--driver"]))
-    jobs = [chains]
+            chains[k % 2].append((check, [*command, python, str(Path(__file__).resolve()), "--driver"]))
+    jobs = [*chains]
     for name, (path, *more) in TESTS.items():
         marks = ["-m", "cuda and not slow"]
         jobs.append([(name, [python, "-m", "pytest", "-q", *marks, *quiet, str(ROOT / path), *more])])
@@ -138,6 +138,16 @@ def driver():
         b = cupy.ones((1, 600, 70), dtype)
         x = cupy.asnumpy(found.solve(b))
         assert np.abs(a @ x - 1).max() < 1e6 * np.finfo(dtype).eps, dtype
+    from scipy.sparse import csr_array
+
+    from warpfront.sparse.products import SparseOperator
+
+    rng = np.random.default_rng(0)
+    ptr = np.concatenate([[0], np.cumsum((rng.pareto(1.0, 3000) * 3).astype(int))])
+    for dtype in ("float32", "float64", "complex128"):
+        A = csr_array((np.ones(ptr[-1], dtype), rng.integers(0, 3000, ptr[-1]), ptr), shape=(3000, 3000))
+        y = SparseOperator(A, "csr", "cuda").matvec(cupy.ones(3000, dtype))
+        assert np.abs(cupy.asnumpy(y) - np.diff(ptr)).max() < 1e-3 * ptr[-1], dtype
     print("driver: all right")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "lanes_for",
     "short_row",
     "split_long_rows",
+    "spread",
     "stream_chunks",
 ]
 
@@ -45,7 +47,7 @@ CUDA_TYPES = {
 }
 SIGNATURES = {
     "csr_rows": "pppppi",
-    "csr_balanced": "pppppppp",
+    "csr_balanced": "pppppppppp",
     "csr_stream": "pppppppip",
     "csr_finish": "ppppii",
     "ell_rows": "ppppii",
@@ -127,17 +129,14 @@ class Balanced:
         Twice the number, among rows that are not empty, of the row of the block's first entry; 1 more where it began before.
     names : int64[count] or None
         The rows that are not empty; None where none is empty.
-    crossing : int64[count]
-        Rows in more than one block.
-    slots : int64[count + 1]
-        Each such row's partial sums, of two a block; sums between one row's and the next one's are 0.
+    origin : int32[blocks]
+        The block in which the row of the block's first entry began.
     """
 
     ends: NDArray[np.uint8]
     starts: NDArray[np.int64]
     names: NDArray[np.int64] | None
-    crossing: NDArray[np.int64]
-    slots: NDArray[np.int64]
+    origin: NDArray[np.int32]
 
 
 def balance(ptr: NDArray[np.int64]) -> Balanced:
@@ -149,13 +148,18 @@ def balance(ptr: NDArray[np.int64]) -> Balanced:
     last[end - 1] = 1
     edges = np.arange(blocks, dtype=np.int64) * CHUNK
     rank = np.searchsorted(end, edges, side="right")
-    first, final = begin // CHUNK, (end - 1) // CHUNK
-    over = np.flatnonzero(first < final)
-    slots = np.append(2 * first[over] + 1, 2 * final[over[-1:]] + 1 if over.size else 0)
     names = None if len(rows) == len(ptr) - 1 else rows
-    return Balanced(
-        np.packbits(last, bitorder="little"), 2 * rank + (begin[rank] < edges), names, rows[over], slots
-    )
+    origin = (begin[rank] // CHUNK).astype(np.int32)
+    return Balanced(np.packbits(last, bitorder="little"), 2 * rank + (begin[rank] < edges), names, origin)
+
+
+def spread(entries: NDArray[Any]) -> NDArray[Any]:
+    """Return entries as `csr_balanced` reads them: 16 bytes of every thread side by side, then the next 16 of each."""
+    width = 16 // entries.itemsize
+    padded = np.zeros(-(-len(entries) // CHUNK) * CHUNK, entries.dtype)
+    padded[: len(entries)] = entries
+    packs = padded.reshape(-1, THREADS, CHUNK // THREADS // width, width)
+    return np.ascontiguousarray(packs.swapaxes(1, 2)).reshape(-1)
 
 
 def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
@@ -178,19 +182,28 @@ class _LongOnDevice:
 
 
 class _BalancedOnDevice:
-    """`Balanced` on the device, and the matrix's entries up to the end of the last block."""
+    """`Balanced` on the device, and the matrix's entries in its order."""
 
     def __init__(self, plan: Balanced, ind: NDArray[np.int32], values: NDArray[Any]) -> None:
         import cupy
 
-        self.blocks, self.count = len(plan.starts), len(plan.crossing)
+        self.blocks = len(plan.starts)
         self.ends, self.starts = cupy.asarray(plan.ends), cupy.asarray(plan.starts)
         self.names = None if plan.names is None else cupy.asarray(plan.names)
-        self.rows, self.first = cupy.asarray(plan.crossing), cupy.asarray(plan.slots)
-        size, entries = self.blocks * CHUNK, len(ind)
-        self.ind, self.values = cupy.zeros(size, np.int32), cupy.zeros(size, values.dtype)
-        self.ind[:entries], self.values[:entries] = cupy.asarray(ind), cupy.asarray(values)
-        self.partial = cupy.empty(2 * self.blocks, values.dtype)
+        self.origin = cupy.asarray(plan.origin)
+        self.ind, self.values = cupy.asarray(spread(ind)), cupy.asarray(spread(values))
+        self._carried: dict[int, tuple[Any, Any]] = {}
+
+    def carried(self, stream: int) -> tuple[Any, Any]:
+        """Room and flags of launches on one stream: two at a time must not share them."""
+        import cupy
+
+        if stream not in self._carried:
+            if len(self._carried) >= 8:
+                self._carried.clear()
+            room = cupy.empty(self.blocks, self.values.dtype), cupy.zeros(self.blocks, np.uint32)
+            self._carried[stream] = room
+        return self._carried[stream]
 
 
 class _OnDevice:
@@ -206,20 +219,39 @@ class _OnDevice:
         if self.ell is not None:
             self.ell_ind = cupy.asarray(self.ell.ind)
             self.ell_values = cupy.asarray(self.ell.values.astype(kind, copy=False))
-        self.ptr, self.ind = cupy.asarray(rows.ptr), cupy.asarray(rows.ind)
-        self.values = cupy.asarray(rows.values.astype(kind, copy=False))
+        self.given, self.device = rows, int(cupy.cuda.runtime.getDevice())
         self.lanes = lanes_for(rows.ptr)
         self.alike = int(np.diff(rows.ptr).max(initial=0)) <= short_row(self.lanes)
         self.balanced: _BalancedOnDevice | None = None
         if self.nnz and (way == "balanced" or (way == "auto" and not self.alike)):
             values = rows.values.astype(kind, copy=False)
             self.balanced = _BalancedOnDevice(balance(rows.ptr), rows.ind, values)
-            self.ind, self.values = self.balanced.ind, self.balanced.values
         chunks = np.empty((0, 2), np.int64) if self.alike else stream_chunks(rows.ptr)
         self.chunks, self.chunk_count = cupy.asarray(chunks), len(chunks)
         self.long = _LongOnDevice(split_long_rows(rows.ptr))
         self.long_block = _LongOnDevice(split_long_rows(rows.ptr, BLOCK_ROW, BLOCK_SEGMENT))
         self.partial: dict[int, Any] = {}
+
+    @cached_property
+    def ptr(self) -> Any:
+        """Where rows begin, on the device: made when a product first asks for rows as they are."""
+        import cupy
+
+        return cupy.asarray(self.given.ptr)
+
+    @cached_property
+    def ind(self) -> Any:
+        """Columns, as `ptr`."""
+        import cupy
+
+        return cupy.asarray(self.given.ind)
+
+    @cached_property
+    def values(self) -> Any:
+        """Entries, as `ptr`."""
+        import cupy
+
+        return cupy.asarray(self.given.values.astype(self.kind, copy=False))
 
     def _room(self, parts: int, k: int) -> Any:
         """Partial sums of ``parts`` parts and ``k`` columns, kept."""
@@ -237,7 +269,7 @@ class _OnDevice:
         from warpfront.backend import cuda
 
         signature = SIGNATURES[expression.partition("<")[0]]
-        kernel = cuda.load(SOURCE, expression, signature, self.ptr.device.id)
+        kernel = cuda.load(SOURCE, expression, signature, self.device)
         kernel.launch(int(cupy.cuda.get_current_stream().ptr), grid, THREADS, args, shared)
 
     def times_vector(self, x: Any, y: Any) -> None:
@@ -262,18 +294,20 @@ class _OnDevice:
         self._finish(long, partial, y, 1)
 
     def _times_balanced(self, held: _BalancedOnDevice, at: tuple[int, int], y: Any) -> None:
+        import cupy
+
         names = 0
         if held.names is not None:
             y.fill(0)  # empty rows
             names = held.names.data.ptr
+        room, flags = held.carried(int(cupy.cuda.get_current_stream().ptr))
         args = (
             held.ind.data.ptr, held.values.data.ptr, *at, held.ends.data.ptr, held.starts.data.ptr, names,
-            held.partial.data.ptr,
+            held.origin.data.ptr, room.data.ptr, flags.data.ptr,
         )  # fmt: skip
         self._launch(f"csr_balanced<{self.type}>", held.blocks, args)
-        self._finish(held, held.partial, y, 1)
 
-    def _finish(self, long: _LongOnDevice | _BalancedOnDevice, partial: Any, y: Any, k: int) -> None:
+    def _finish(self, long: _LongOnDevice, partial: Any, y: Any, k: int) -> None:
         if long.count:
             args = (long.rows.data.ptr, long.first.data.ptr, partial.data.ptr, y.data.ptr, long.count, k)
             self._launch(f"csr_finish<{self.type}>", -(-long.count * k // THREADS), args)

@@ -4,8 +4,9 @@
 // the partial sums meet in a fixed tree of shuffles.
 // csr_balanced, for rows of any length: a block owns kChunk entries and a thread kEach of them, side by side, wherever rows
 // end; a bit an entry says which are the last of their row. A thread adds up to each end; what it has after its last end is
-// carried to the next end by a segmented scan over the warp (a fixed tree) and over the warps in order. Sums of rows that
-// reach over the edges of blocks are left in two slots a block, and csr_finish adds those.
+// carried to the next end by a segmented scan over the warp (a fixed tree) and over the warps in order. What a block has left
+// it publishes at once; the block where a row ends waits for those since the row's first, which have been begun before it
+// (blocks are begun in their order), and adds them, 32 apart, by a fixed tree. It takes each flag back for the next launch.
 // csr_stream, for rows of any length, two kinds of blocks in one launch. The first `parts` blocks own one part of a long
 // row each: every thread adds entries 256 apart, the block adds its threads' sums by a fixed tree, and csr_finish, a thread
 // a long row, adds a row's parts in order. The others own a run of rows with at most kChunk entries together: the block
@@ -16,7 +17,8 @@
 // the order of the warps; csr_finish then adds the parts. ell_rows: one thread owns one row; slot k of neighbouring rows is
 // contiguous.
 //
-// Shared memory: csr_balanced's carry, number of ends, and whether there is one, by warp: one barrier before they are read.
+// Shared memory: csr_balanced's carry and number of ends by warp, one barrier before they are read, and what comes from other
+// blocks, with one barrier more.
 // csr_stream's products, one barrier between writing and adding them, and the reduction scratch of a part,
 // whose barriers are those of block_sum; csr_block's sums of the warps, with one barrier before they are added.
 // All lanes of a warp take part in the shuffles: a row that is out of range is an empty one there.
@@ -24,7 +26,9 @@
 // and Daga, Efficient sparse matrix-vector multiplication on GPUs using the CSR storage format (SC 2014), for csr_stream.
 #include "block.cuh"
 #include "complex.cuh"
+#include "signal.cuh"
 #include "types.cuh"
+#include "vec16.cuh"
 
 namespace wf {
 
@@ -48,20 +52,15 @@ WF_DEVICE complex<T> shuffle_up(complex<T> v, int distance) {
   return {__shfl_up_sync(kFullMask, v.re, distance), __shfl_up_sync(kFullMask, v.im, distance)};
 }
 
-// Sixteen bytes of neighbouring entries.
+// A thread's entries of a block: sixteen bytes of the first, of every thread side by side, then sixteen of the next ones.
 template <typename T>
-struct alignas(16) entries16 {
-  T v[16 / sizeof(T)];
-};
-
-template <typename T>
-WF_DEVICE void read_entries(const T* from, T (&to)[kEach]) {
+WF_DEVICE void read_entries(const T* block, int t, T (&to)[kEach]) {
   constexpr int Width = 16 / static_cast<int>(sizeof(T));
   WF_UNROLL
   for (int k = 0; k < kEach; k += Width) {
-    const entries16<T> held = *reinterpret_cast<const entries16<T>*>(from + k);
+    const vec16 held = load16_stream(block + k * kProductThreads + t * Width);  // L1 is for x
     WF_UNROLL
-    for (int e = 0; e < Width; ++e) to[k + e] = held.v[e];
+    for (int e = 0; e < Width; ++e) to[k + e] = reinterpret_cast<const T*>(&held)[e];
   }
 }
 
@@ -94,22 +93,23 @@ __global__ void csr_rows(const wf::i64* ptr, const wf::i32* ind, const T* values
   if (mine && lane == 0) y[row] = sum;
 }
 
-// ind, values: padded to a multiple of kChunk, aligned to 16 bytes. ends: a bit an entry, kEach a byte, set for the last of a
+// ind, values: padded to a multiple of kChunk, aligned to 16 bytes, in the order of read_entries. ends: a bit an entry, kEach a byte, set for the last of a
 // row. starts: [blocks], twice the number, among rows that are not empty, of the row of a block's first entry, and 1 more
-// where that row has begun before. names: the rows that are not empty, or null where none is empty. partial: [blocks][2],
-// written: the part, in this block, of the row that ends in it and has begun before, and what is left after its last end.
+// where that row has begun before, in block origin. names: the rows that are not empty, or null where none is empty.
+// carried, flags: [blocks], of this launch alone; flags are 0 before and after it.
 template <typename T>
 __global__ void csr_balanced(const wf::i32* ind, const T* values, const T* x, T* y, const wf::u8* ends, const wf::i64* starts,
-                             const wf::i64* names, T* partial) {
+                             const wf::i64* names, const wf::i32* origin, T* carried, wf::u32* flags) {
   constexpr int Warps = wf::kProductThreads / wf::kWarp;
   __shared__ T left[Warps];
   __shared__ int counts[Warps];
+  __shared__ T others;
   const int t = static_cast<int>(threadIdx.x), warp = t / wf::kWarp, lane = t % wf::kWarp;
-  const wf::i64 block = blockIdx.x, at = block * wf::kChunk + t * wf::kEach;
+  const wf::i64 block = blockIdx.x, at = block * wf::kChunk;
   wf::i32 column[wf::kEach];
   T sum[wf::kEach];
-  wf::read_entries(ind + at, column);
-  wf::read_entries(values + at, sum);
+  wf::read_entries(ind + at, t, column);
+  wf::read_entries(values + at, t, sum);
   const wf::u32 bits = ends[block * wf::kProductThreads + t];
   WF_UNROLL
   for (int k = 0; k < wf::kEach; ++k) sum[k] = sum[k] * x[column[k]];
@@ -158,8 +158,23 @@ __global__ void csr_balanced(const wf::i32* ind, const T* values, const T* x, T*
   const wf::i64 start = starts[block];
   const bool begun = (start & 1) != 0;
   if (t == 0) {
-    if (!begun || !any) partial[2 * block] = wf::zero_of<T>::make();
-    partial[2 * block + 1] = after;
+    carried[block] = after;
+    wf::release_store(flags + block, 1u);
+  }
+  if (begun && any) {  // the same for the whole block
+    if (warp == 0) {
+      T total = wf::zero_of<T>::make();
+      for (wf::i64 b = origin[block] + lane; b < block; b += wf::kWarp) {
+        while (wf::acquire_load(flags + b) == 0u) wf::spin();
+        total = total + carried[b];
+        wf::relaxed_store(flags + b, 0u);
+      }
+      __syncwarp();
+      WF_UNROLL
+      for (int d = wf::kWarp / 2; d > 0; d /= 2) total = total + wf::shuffle_xor(total, d);
+      if (lane == 0) others = total;
+    }
+    __syncthreads();
   }
   if (bits == 0) return;
   const wf::u32 earlier = having & ((1u << lane) - 1u);
@@ -170,11 +185,9 @@ __global__ void csr_balanced(const wf::i32* ind, const T* values, const T* x, T*
   WF_UNROLL
   for (int k = 0; k < wf::kEach; ++k)
     if ((bits >> k & 1u) != 0) {
-      const T whole = first ? into + sum[k] : sum[k];
-      if (first && first_warp && earlier == 0 && begun)
-        partial[2 * block] = whole;
-      else
-        y[names == nullptr ? rank : names[rank]] = whole;
+      T whole = first ? into + sum[k] : sum[k];
+      if (first && first_warp && earlier == 0 && begun) whole = others + whole;
+      y[names == nullptr ? rank : names[rank]] = whole;
       first = false;
       ++rank;
     }
