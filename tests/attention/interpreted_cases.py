@@ -155,6 +155,12 @@ DECODE = {
     "head of 80": {"d": 80, "t": 2, "lengths": (37, 0, 70, 64)},
     "negative scale": {"scale": -1.0},
     "more rows than a tile": {"t": 17, "h": 8, "g": 2, "lengths": (37, 0, 30)},
+    "pages ahead": {"tile": decoding.DecodeTile(32, 4, 1, "", False, True), "poison": True},
+    "pages ahead, three tokens, window": {
+        "t": 3,
+        "left": 10,
+        "tile": decoding.DecodeTile(16, 4, 1, "", False, True),
+    },
     "large pages": {"page": 128, "tile": decoding.DecodeTile(64, 4, 1)},
 }
 
@@ -177,7 +183,7 @@ def pages_of(rng, lengths, page, g, d, kind, poison):
     return k, v, table, places
 
 
-DECODE_NOW = ("auto", "short", "three tokens, window, five parts", "rest of the pages not finite")
+DECODE_NOW = ("auto", "short", "three tokens, window, five parts", "pages ahead")
 
 
 @pytest.mark.parametrize("name", some_now(DECODE, DECODE_NOW))

@@ -216,7 +216,7 @@ def stack(arrays):
 def test_the_rule_of_parts():
     """A part is whole tiles, there are never more parts than asked for, and they cover the sequence exactly."""
     for splits in (0, 1, 2, 3, 7, 64, 1024):
-        for length in (0, 1, 63, 64, 65, 255, 256, 257, 4096, 16384, 16385, 100_000, 1 << 30):
+        for length in (0, 1, 63, 64, 65, 255, 256, 257, 1024, 1025, 4096, 16384, 16385, 100_000, 1 << 30):
             each, count = problems.part_keys(length, splits), problems.part_count(length, splits)
             assert each % problems.KEY_TILE == 0
             assert (count - 1) * each < max(length, 1) <= max(1, count * each)

@@ -63,6 +63,7 @@ class DecodeCase:
     splits: int = 0
     min_part: int = problems.MIN_PART
     max_parts: int = problems.MAX_PARTS
+    short_part: int = problems.SHORT_PART
 
     @property
     def pages(self) -> int:
@@ -82,8 +83,11 @@ class DecodeCase:
 
     def problem(self) -> DecodeProblem:
         # How sequences are cut is a constant of the package; a tuning run tries others.
-        for module in (problems, decoding):
-            module.MIN_PART, module.MAX_PARTS = self.min_part, self.max_parts
+        problems.MIN_PART, problems.MAX_PARTS, problems.SHORT_PART = (
+            self.min_part,
+            self.max_parts,
+            self.short_part,
+        )
         return DecodeProblem(
             self.batch, 1, self.heads, self.kv_heads, self.head_dim, self.dtype, self.page_size, self.pages,
             self.batch * self.pages, self.length, splits=self.splits, scale=self.head_dim**-0.5, on_device=True,
@@ -167,16 +171,19 @@ def decode_tiles(case: DecodeCase) -> list[decoding.DecodeTile]:
     if case.head_dim == 16:
         return [tile(32, 4, 1), tile(64, 4, 1)]
     shapes = (
-        (64, 4, 2, True),
         (64, 4, 2, False),
+        (64, 4, 2, True),
         (64, 4, 3, True),
-        (64, 8, 2, True),
-        (32, 2, 2, True),
-        (32, 2, 3, True),
+        (64, 2, 2, True),
+        (64, 2, 3, True),
         (32, 4, 3, True),
         (32, 4, 4, True),
+        (32, 2, 3, True),
+        (32, 2, 4, True),
+        (32, 1, 3, True),
+        (128, 8, 2, True),
     )
-    return [tile(n, warps, stages, "", dependent) for n, warps, stages, dependent in shapes]
+    return [tile(n, warps, stages, "", True, ahead) for n, warps, stages, ahead in shapes]
 
 
 # Tried in a process apart each.
@@ -184,7 +191,7 @@ DESCRIPTOR_TILES = ((64, 64, 4, 3), (128, 128, 8, 2), (128, 64, 4, 2))
 
 
 CUTS = ((128, 256), (256, 128), (512, 64), (1024, 32))
-CUT_TILES = ((64, 4, 2), (64, 4, 3), (32, 4, 3))
+CUT_TILES = ((64, 4, 2), (64, 4, 3), (32, 4, 4))
 
 
 def cut_cases() -> list[DecodeCase]:
@@ -195,6 +202,7 @@ def cut_cases() -> list[DecodeCase]:
             name=f"{case.name}, parts of {least} or more, at most {most}",
             min_part=least,
             max_parts=most,
+            short_part=least,
         )
         for least, most in CUTS
         for case in DECODE
@@ -202,7 +210,7 @@ def cut_cases() -> list[DecodeCase]:
 
 
 def cut_tiles(_case: DecodeCase) -> list[decoding.DecodeTile]:
-    return [decoding.DecodeTile(*shape, "", True) for shape in CUT_TILES]
+    return [decoding.DecodeTile(*shape, "", True, True) for shape in CUT_TILES]
 
 
 # ------------------------------------------------------------------ compiling beside one another, without the GPU

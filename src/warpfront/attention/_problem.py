@@ -24,6 +24,8 @@ __all__ = [
     "MAX_PARTS",
     "MIN_PART",
     "PAGE_SIZES",
+    "SHORT",
+    "SHORT_PART",
     "AppendProblem",
     "DecodeProblem",
     "PrefillProblem",
@@ -40,9 +42,12 @@ GPU_HEAD_DIMS = (64, 80, 96, 128, 256)
 PAGE_SIZES = (8, 16, 32, 64, 128)
 # Keys are taken in tiles of this many, counted from a part's first key; a part is a whole number of tiles.
 KEY_TILE = 64
-# With splits="auto" a part has MIN_PART keys, or more where the sequence would have more than MAX_PARTS of them.
+# With splits="auto" a part has MIN_PART keys, or more where the sequence would have more than MAX_PARTS of them; in a
+# sequence of up to SHORT keys, which few programs would share else, SHORT_PART.
 MIN_PART = 256
 MAX_PARTS = 64
+SHORT = 1024
+SHORT_PART = 128
 # The most parts a caller may ask for.
 SPLITS_LIMIT = 1024
 
@@ -60,11 +65,11 @@ def part_keys(length: int, splits: int = 0) -> int:
     Returns
     -------
     int
-        A multiple of `KEY_TILE`, at least one tile. For ``"auto"`` it is `MIN_PART` times a power of two.
+        A multiple of `KEY_TILE`, at least one tile. For ``"auto"`` it is `SHORT_PART`, or `MIN_PART` times a power of two.
     """
     if splits > 0:
         return max(1, -(-length // (splits * KEY_TILE))) * KEY_TILE
-    keys = MIN_PART
+    keys = SHORT_PART if length <= SHORT else MIN_PART
     while keys * MAX_PARTS < length:
         keys *= 2
     return keys
@@ -245,8 +250,9 @@ class DecodeProblem:
         """Most parts any sequence of this call may have; the workspace has room for as many."""
         if self.splits:
             return min(self.splits, max(1, -(-self.max_length // KEY_TILE)))
-        # Of all lengths up to the bound, one that fills MAX_PARTS parts has the most.
-        return min(MAX_PARTS, max(1, -(-self.max_length // MIN_PART)))
+        # Of all lengths up to the bound, the longest short one has the most, or one that fills MAX_PARTS parts.
+        short = -(-min(self.max_length, SHORT) // SHORT_PART)
+        return max(1, short, min(MAX_PARTS, -(-self.max_length // MIN_PART)))
 
     @property
     def workspace_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

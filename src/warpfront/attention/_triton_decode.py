@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.attention._problem import KEY_TILE, MAX_PARTS, MIN_PART, DecodeProblem
+from warpfront.attention import _problem as problems
+from warpfront.attention._problem import KEY_TILE, DecodeProblem
 from warpfront.attention._triton_prefill import power_of_two, score_constants
 
 __all__ = [
@@ -37,6 +38,8 @@ class DecodeTile:
         What L2 is told about keys and values.
     dependent : bool
         The merge is launched before the parts are done and waits on the device (compute capability 9.0 or newer).
+    ahead : bool
+        Page numbers are read a tile before its keys and values.
     """
 
     block_n: int
@@ -44,6 +47,7 @@ class DecodeTile:
     stages: int
     policy: str = ""
     dependent: bool = False
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,7 @@ class DecodeSpec:
     page_size: int
     stages: int
     splits: int
-    min_part: int
-    max_parts: int
+    cut: tuple[int, int, int, int]
     key_tile: int
     has_left: bool
     soft_cap: bool
@@ -70,6 +73,7 @@ class DecodeSpec:
     precision: str
     policy: str
     dependent: bool
+    ahead: bool
     partial: bool
     precise: bool
 
@@ -84,8 +88,7 @@ class MergeSpec:
     chunk: int
     by_length: bool
     splits: int
-    min_part: int
-    max_parts: int
+    cut: tuple[int, int, int, int]
     key_tile: int
     lse: bool
     dependent: bool
@@ -114,6 +117,11 @@ def kernel_of(name: str) -> Any:
     return merge_kernel
 
 
+def cut_of() -> tuple[int, int, int, int]:
+    """Return what `part_keys` of `_problem` goes by, for the kernels."""
+    return problems.SHORT, problems.SHORT_PART, problems.MIN_PART, problems.MAX_PARTS
+
+
 def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
     """Return the instantiation for a problem. The query rows of a key head share a tile of 16 to 64 rows."""
     rows = problem.q_len * problem.group
@@ -129,8 +137,7 @@ def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
         page_size=problem.page_size,
         stages=tile.stages,
         splits=problem.splits,
-        min_part=MIN_PART,
-        max_parts=MAX_PARTS,
+        cut=cut_of(),
         key_tile=KEY_TILE,
         has_left=problem.left >= 0,
         soft_cap=problem.soft_cap > 0.0,
@@ -139,6 +146,7 @@ def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
         precision="ieee",
         policy=tile.policy,
         dependent=tile.dependent and problem.max_parts > 1,
+        ahead=tile.ahead,
         partial=problem.max_parts > 1,
         precise=problem.dtype == "float32",
     )
@@ -178,8 +186,7 @@ def decode_launches(
         chunk=CHUNK,
         by_length=True,
         splits=problem.splits,
-        min_part=MIN_PART,
-        max_parts=MAX_PARTS,
+        cut=cut_of(),
         key_tile=KEY_TILE,
         lse=problem.return_lse,
         dependent=spec.dependent,
@@ -265,8 +272,7 @@ def run_merge(parts: Any, part_lse: Any, out: Any, lse: Any) -> None:
         chunk=CHUNK,
         by_length=False,
         splits=0,
-        min_part=MIN_PART,
-        max_parts=MAX_PARTS,
+        cut=cut_of(),
         key_tile=KEY_TILE,
         lse=lse is not None,
         dependent=False,

@@ -25,20 +25,31 @@ def part_span(length, S: tl.constexpr):
     if S.splits > 0:
         keys = tl.maximum(1, tl.cdiv(length, S.splits * S.key_tile)) * S.key_tile
     else:
-        keys = tl.full([], S.min_part, tl.int32)
-        while keys * S.max_parts < length:
+        keys = tl.where(length <= S.cut[0], S.cut[1], S.cut[2])
+        while keys * S.cut[3] < length:
             keys *= 2
     return keys
 
 
 @triton.jit
-def gather(pointer, table, start, bounds, strides, S: tl.constexpr):
-    """Load keys or values ``start`` and on through the block table, zeros outside bounds."""
+def pages_of(table, start, bounds, S: tl.constexpr):
+    """Load the numbers of the pages that keys ``start`` and on lie in, 0 outside bounds."""
+    columns = start + tl.arange(0, S.block_n)
+    inside = (columns >= bounds[0]) & (columns < bounds[1])
+    return tl.load(table + columns // S.page_size, mask=inside, other=0)
+
+
+@triton.jit
+def gather(pointer, pages, start, bounds, strides, S: tl.constexpr):
+    """Load keys or values ``start`` and on from their pages, zeros outside bounds."""
     columns = start + tl.arange(0, S.block_n)
     elements = tl.arange(0, S.block_d)
     inside = (columns >= bounds[0]) & (columns < bounds[1])
-    page = tl.load(table + columns // S.page_size, mask=inside, other=0).to(tl.int64)
-    places = pointer + (page * strides[0] + (columns % S.page_size) * strides[1])[:, None] + elements[None, :]
+    places = (
+        pointer
+        + (pages.to(tl.int64) * strides[0] + (columns % S.page_size) * strides[1])[:, None]
+        + elements[None, :]
+    )
     inside = inside[:, None]
     if S.block_d != S.head_dim:
         inside = inside & (elements < S.head_dim)[None, :]
@@ -73,10 +84,18 @@ def walk_pages(q_tile, arrays, bounds, at, window, strides, scores, PART: tl.con
     total = tl.full([S.block_m], 0.0, tl.float32)
     acc = tl.full([S.block_m, S.block_d], 0.0, tl.float32)
     first = bounds[0] // S.key_tile * S.key_tile
+    ahead = pages_of(arrays[2], first, bounds, S)
     for start in tl.range(first, bounds[1], S.block_n, num_stages=S.stages if PART < 0 else 1):
-        keys = gather(arrays[0], arrays[2], start, bounds, strides[0], S)
+        pages = ahead
+        if (
+            S.ahead
+        ):  # the next tile's: its keys and values need not wait for the table, nor have a stage for that
+            ahead = pages_of(arrays[2], start + S.block_n, bounds, S)
+        else:
+            pages = pages_of(arrays[2], start, bounds, S)
+        keys = gather(arrays[0], pages, start, bounds, strides[0], S)
         product = scores_of(q_tile, keys, start, bounds, at, window, scores, S)
-        values = gather(arrays[1], arrays[2], start, bounds, strides[1], S)
+        values = gather(arrays[1], pages, start, bounds, strides[1], S)
         if PART < 1:
             weights, shrink, top, total = fold(product, top, total, scores, False, S)
             acc *= shrink[:, None]
