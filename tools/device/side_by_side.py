@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from time import perf_counter
 
@@ -34,6 +35,11 @@ def start(commands, out, prefix="", **more):
     return running
 
 
+def leave_on_term():
+    """A terminated script leaves by an exception, so that `finish` ends what it started: a hung kernel would go on."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 def wait(process, seconds):
     """Exit status of one process; past its time it is ended, with what it started, and this is "timeout"."""
     try:
@@ -45,7 +51,16 @@ def wait(process, seconds):
 
 def finish(running, seconds, shown=14):
     """Wait for what `start` returned, and print how each ended: its last line, ``shown`` lines where it failed."""
-    deadline, results = perf_counter() + seconds, {}
+    try:
+        return _results(running, perf_counter() + seconds, shown)
+    finally:
+        for process, _ in running.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _results(running, deadline, shown):
+    results = {}
     for name, (process, log) in running.items():
         code = wait(process, deadline - perf_counter())
         lines = log.read_text(errors="replace").strip().splitlines() or [""]

@@ -65,6 +65,14 @@ def build_all(arch, types=("float64", "float32")):
 # ------------------------------------------------------------------ phases
 
 
+def smoke(out, seconds):
+    """The shortest section, alone."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--section", "smoke", "--out", str(out)]
+    return side_by_side.finish(side_by_side.start({"smoke": command}, out), min(seconds, 40.0))["smoke"][
+        "exit"
+    ]
+
+
 def check(out, limit):
     me, python = str(Path(__file__).resolve()), sys.executable
     begun = perf_counter()
@@ -84,6 +92,9 @@ def check(out, limit):
             tool, "--tool", name, "--error-exitcode", "1", *api, "--target-processes", "all", python, me, "--section",
             "driver", "--out", str(out / name),
         ]  # fmt: skip
+    if smoke(out, begun + limit - perf_counter()) != 0:  # a hung kernel would be in everyone's way
+        print("smoke failed: nothing else is started")
+        return 1
     running = side_by_side.start(commands, out, PYTHONFAULTHANDLER="1")
     results = side_by_side.finish(running, begun + limit - perf_counter())
     failed = [name for name, result in results.items() if result["exit"] not in (0, 5)]
@@ -118,13 +129,12 @@ def main():
     parser.add_argument("--limit", type=float, default=140.0)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    side_by_side.leave_on_term()
     if args.section:
         return run_section(args.section, args.out)
     if args.phase == "check":
         return check(args.out, args.limit)
-    me = str(Path(__file__).resolve())
-    smoke = {"smoke": [sys.executable, me, "--section", "smoke", "--out", str(args.out)]}
-    if side_by_side.finish(side_by_side.start(smoke, args.out), 40.0)["smoke"]["exit"] != 0:
+    if smoke(args.out, 40.0) != 0:
         from warpfront.sparse.gpu import schedule
 
         print("smoke failed: solves level by level", flush=True)

@@ -237,6 +237,7 @@ def section_driver():
             s = solver(a, structure, check="status")
             b = a @ np.ones((a.shape[0], 5))
             x = s.solve(b)
+            expect(np.array_equal(s.solve(b[:, 2]), x[:, 2]), "driver: bits of a single right-hand side")
             component = errors(a, x, b)[1]
             note(case=structure, rows=rows, componentwise=component)
             expect(component <= 1e-13, "driver: componentwise error")

@@ -5,12 +5,15 @@
 
 namespace wf {
 
-// acc += A B for up to 32 x 32: A as in load_tile, right(k, c) for k < cols. Halves that are not there cost nothing.
+// acc += A B for up to 32 x 32: A as in load_tile, right(k, c) for k < cols. Halves that are not there cost nothing. Columns of
+// the product from R on repeat those before: no lane takes another way than the rest. (A compiler that splits the loop by such a
+// condition leaves each way a product that waits for all lanes; so would one by rows, which the warp's barrier prevents.)
 template <Shape S, int R, typename T, typename Right>
 WF_DEVICE void multiply_small(T (&acc)[2][4], const T* from, int dm, int dk, int rows, int cols, const Right& right) {
   const int g = lane_id() / 4, t = lane_id() % 4;
   WF_UNROLL_N(1)
   for (int h = 0; h < 32 && h < cols; h += 16) {
+    __syncwarp();
     T a[2][8], b[4];
     WF_UNROLL
     for (int m = 0; m < 2; ++m)
@@ -25,7 +28,7 @@ WF_DEVICE void multiply_small(T (&acc)[2][4], const T* from, int dm, int dk, int
     WF_UNROLL
     for (int j = 0; j < 4; ++j) {
       const int k = h + t + 4 * j;
-      b[j] = g < R && k < cols ? right(k, g) : T(0);
+      b[j] = k < cols ? right(k, g % R) : T(0);
     }
     product(acc[0], a[0], b);
     if (rows > 16) product(acc[1], a[1], b);

@@ -31,10 +31,12 @@ WF_DEVICE void load_tile(Tile<T>& a, const T* from, i64 dm, i64 dk, int rows, in
         }
 }
 
-// acc += A B; right(s, c) is the right operand's entry in row 4 s + lane % 4, column c.
+// acc += A B; right(s, c) is the right operand's entry in row 4 s + lane % 4, column c. The warp's barrier keeps the compiler
+// from splitting a loop around this by a condition that differs between lanes: a product needs all of them.
 template <int N, typename T, typename Right>
 WF_DEVICE void multiply_tile(T (&acc)[2][N][4], const Tile<T>& a, const Right& right) {
   const int g = lane_id() / 4;
+  __syncwarp();
   T b[2][N][4];
   WF_UNROLL
   for (int h = 0; h < 2; ++h)
