@@ -10,11 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from warpfront.backend.jit import njit
-from warpfront.sparse.analysis._separator_kernels import SEPARATOR, Levels, first_separator, refine
+from warpfront.sparse.analysis._separator_kernels import PASSES, SEPARATOR, Levels, first_separator, refine
 
 __all__ = ["dissect", "piece"]
 
 COARSEST = 100
+SMALL, FEW_TRIES, TRIES = (
+    1000,
+    2,
+    4,
+)  # separators grown on the coarsest graph, for a part of at most SMALL vertices
 TWO_HOPS = 0.6  # a matching that leaves more of the vertices also joins vertices with a neighbour in common
 STALLED = 0.9  # coarsening ends when a level keeps more than this share of the vertices
 HEAVIEST = 1.5  # weight of a coarse vertex, as a multiple of the mean on the coarsest level
@@ -121,7 +126,7 @@ def _bisect(g, n, weight):
         x_at[level + 1] = x_at[level] + n_at[level] + 1
         level += 1
         n_at[level] = made
-    first_separator(g, v_at[level], x_at[level], n_at[level], weight)
+    first_separator(g, v_at[level], x_at[level], n_at[level], weight, FEW_TRIES if n <= SMALL else TRIES)
     side, coarse = g.side, g.coarse
     while level > 0:
         level -= 1
@@ -133,7 +138,7 @@ def _bisect(g, n, weight):
             if s == SEPARATOR:
                 g.sep[n_sep] = v
                 n_sep += 1
-        refine(g, v0, x_at[level], n_sep, weight)
+        refine(g, v0, x_at[level], n_sep, weight, PASSES)
 
 
 @njit(cache=True, nogil=True)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from warpfront.backend.jit import njit
 
-__all__ = ["SEPARATOR", "Levels", "first_separator", "refine"]
+__all__ = ["PASSES", "SEPARATOR", "Levels", "first_separator", "refine"]
 
 SEPARATOR = 2
-TRIES, PASSES = 4, 4
+PASSES, ROUGH_PASSES = 4, 2  # of refinement; of a separator that is one of several
 WIDEST = 0.6  # share of all weight that one side may have
 UNEVEN = 0.2  # a separator between unequal sides counts as that much heavier at most
 PATIENCE, PATIENCE_SHARE = (
@@ -111,35 +111,6 @@ def _gain(xadj, adj, vw, side, x0, v, other):
 
 
 @njit(cache=True, nogil=True)
-def _move(g, v0, x0, v, to, size, logged):
-    """Take v to side ``to``; returns the numbers of waiting and of logged vertices."""
-    xadj, adj, vw, side = g.xadj, g.adj, g.vw[v0:], g.side[v0:]
-    heap, at, key, log = g.heap, g.at, g.key, g.log
-    other = 1 - to
-    side[v] = to
-    log[logged] = v
-    logged += 1
-    for p in range(xadj[x0 + v], xadj[x0 + v + 1]):
-        u = adj[p]
-        if side[u] != other:
-            continue
-        side[u] = SEPARATOR
-        log[logged] = -1 - u
-        logged += 1
-        gain = vw[u]
-        for q in range(xadj[x0 + u], xadj[x0 + u + 1]):
-            w = adj[q]
-            if side[w] == other:
-                gain -= vw[w]
-            elif at[w] >= 0:
-                key[w] += vw[u]
-                _up(heap, at, key, at[w])
-        _push(heap, at, key, size, u, gain)
-        size += 1
-    return size, logged
-
-
-@njit(cache=True, nogil=True)
 def _undo(g, v0, logged, kept, n_sep, other):
     """Take back the moves after the first ``kept`` entries of the log; list the separator anew, return its number."""
     side, log, sep = g.side[v0:], g.log, g.sep
@@ -164,7 +135,7 @@ def _undo(g, v0, logged, kept, n_sep, other):
 
 
 @njit(cache=True, nogil=True)
-def refine(g, v0, x0, n_sep, weight):
+def refine(g, v0, x0, n_sep, weight, passes):
     """Make the separator of a level lighter: passes of moves to one side, then to the other.
 
     Parameters
@@ -176,17 +147,23 @@ def refine(g, v0, x0, n_sep, weight):
         Vertices of the separator, in ``g.sep``.
     weight : int64[3]
         Of the sides and the separator; updated.
+    passes : int
+        At most.
 
     Returns
     -------
     int : vertices of the separator
+
+    Notes
+    -----
+    A move is written out here: as a function it would take all of ``g``'s arrays, one word after the other.
     """
     vw, side = g.vw[v0:], g.side[v0:]
-    heap, at, key = g.heap, g.at, g.key
+    heap, at, key, log, xadj, adj = g.heap, g.at, g.key, g.log, g.xadj, g.adj
     widest = np.int64(WIDEST * (weight[0] + weight[1] + weight[2]))
     to = 0 if weight[0] < weight[1] else 1
     idle = 0
-    for _ in range(PASSES):
+    for _ in range(passes):
         other = 1 - to
         size, logged, kept, since = 0, 0, 0, 0
         for t in range(n_sep):
@@ -202,7 +179,26 @@ def refine(g, v0, x0, n_sep, weight):
             if here + vw[v] > widest:
                 continue
             gain = key[v]
-            size, logged = _move(g, v0, x0, v, to, size, logged)
+            side[v] = to
+            log[logged] = v
+            logged += 1
+            for p in range(xadj[x0 + v], xadj[x0 + v + 1]):
+                u = adj[p]
+                if side[u] != other:
+                    continue
+                side[u] = SEPARATOR
+                log[logged] = -1 - u
+                logged += 1
+                pulled = vw[u]
+                for q in range(xadj[x0 + u], xadj[x0 + u + 1]):
+                    w = adj[q]
+                    if side[w] == other:
+                        pulled -= vw[w]
+                    elif at[w] >= 0:
+                        key[w] += vw[u]
+                        _up(heap, at, key, at[w])
+                _push(heap, at, key, size, u, pulled)
+                size += 1
             here += vw[v]
             there += gain - vw[v]
             cut -= gain
@@ -261,17 +257,17 @@ def _grow(g, v0, x0, n, source, weight, total):
 
 
 @njit(cache=True, nogil=True)
-def first_separator(g, v0, x0, n, weight):
-    """Separator of the coarsest graph: the best of a few that are grown from different vertices and refined."""
+def first_separator(g, v0, x0, n, weight, tries):
+    """Separator of the coarsest graph: the best of ``tries`` that are grown from different vertices and refined."""
     side, best = g.side[v0:], g.best
     total = np.int64(0)
     for v in range(n):
         total += g.vw[v0 + v]
     found, seed, source = -1.0, 1, np.int64(0)
     trial = np.zeros(3, np.int64)
-    for attempt in range(TRIES):
+    for attempt in range(tries):
         n_sep, far = _grow(g, v0, x0, n, source, trial, total)
-        refine(g, v0, x0, n_sep, trial)
+        refine(g, v0, x0, n_sep, trial, ROUGH_PASSES)
         more, less = max(trial[0], trial[1]), min(trial[0], trial[1])
         score = (trial[2] + 1.0) * (1.0 + UNEVEN * (more - less) / (more + 1.0))
         if found < 0 or score < found:
