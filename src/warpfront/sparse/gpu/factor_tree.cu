@@ -22,7 +22,7 @@ struct Forest {
   u32* cells;
 };
 
-template <bool Pivoting, bool Early, int Threads, typename T>
+template <bool Pivoting, int Threads, typename T>
 WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, T* a, FrontScratch<T, Threads, Pivoting>& scratch) {
   for (int s = item.front; s <= item.last; ++s) {
     const Front f = forest.fronts[s];
@@ -34,11 +34,10 @@ WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, T* a, Fron
       else team_sync<Threads>();
     });
     team_sync<Threads>();
-    u32* cell = Early && s == item.last && item.index == 0 ? forest.cells + item.end : nullptr;
+    u32* cell = s == item.last && item.index == 0 ? forest.cells + item.end : nullptr;
     eliminate_front<Pivoting, Threads>(a, ld, padded, f, forest.rule, scratch, to, cell);
     team_sync<Threads>();
   }
-  if (!Early && team_rank<Threads>() == 0 && item.index == 0) add_acq_rel(forest.cells + item.end, 1u);
 }
 
 template <typename T, bool Pivoting>
@@ -47,8 +46,7 @@ union TicketScratch {
   FrontScratch<T, kWarp, Pivoting> single[kTreeThreads / kWarp];
 };
 
-// Early: a parent is told when a contribution block is written, otherwise when the front is.
-template <typename T, bool Pivoting, bool Early = true>
+template <typename T, bool Pivoting>
 __global__ void __launch_bounds__(kTreeThreads, 2)
     factor_tree(const Item* tickets, const Item* items, const Front* fronts, const Gather* gathers, const i32* sources,
                 const place_t* places, const T* values, const T* rule, T* panels, T* blocks, T* diagonal, i32* pivots,
@@ -65,9 +63,9 @@ __global__ void __launch_bounds__(kTreeThreads, 2)
     const int ticket = shared_ticket;
     if (ticket >= count) return;
     const Item t = tickets[ticket];
-    if (t.last == 0) factor_item<Pivoting, Early, kTreeThreads>(forest, items[t.front], a, scratch.team);
+    if (t.last == 0) factor_item<Pivoting, kTreeThreads>(forest, items[t.front], a, scratch.team);
     else if (warp < t.last)
-      factor_item<Pivoting, Early, kWarp>(forest, items[t.front + warp], a + warp * kPanel * kPitch, scratch.single[warp]);
+      factor_item<Pivoting, kWarp>(forest, items[t.front + warp], a + warp * kPanel * kPitch, scratch.single[warp]);
     __syncthreads();
   }
 }

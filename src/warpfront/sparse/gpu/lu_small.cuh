@@ -276,7 +276,8 @@ WF_DEVICE void write_lu_block(const T* a, int ld, const Front& f, const LuTarget
   }
 }
 
-// Both halves of the panel, with the inverses of the diagonal blocks (L's unless `inverted`), and the pivots; a column a warp.
+// Both halves of the panel with the rows that pad them and the inverses of the diagonal blocks (L's unless `inverted`), and
+// the pivots; a column a warp.
 template <int Threads, typename T>
 WF_DEVICE void write_lu_panel(const T* a, int ld, const Front& f, bool inverted, const LuScratch<T, Threads>& s,
                               const LuTarget<T>& to) {
@@ -294,7 +295,7 @@ WF_DEVICE void write_lu_panel(const T* a, int ld, const Front& f, bool inverted,
   for (int j = warp; j < f.width; j += Threads / kWarp) {
     T *target = to.panel + static_cast<i64>(j) * f.ld, *upper = to.upper + static_cast<i64>(j) * f.ld;
     const T scale = s.reciprocal[j];
-    for (int i = j + lane; i < f.rows; i += kWarp) {
+    for (int i = j + lane; i < f.ld; i += kWarp) {
       target[i] = i == j ? T(1) : a[j * ld + i];
       upper[i] = i == j ? T(1) : a[i * ld + j] * scale;
     }
