@@ -31,7 +31,7 @@ __all__ = [
 
 SOURCE = Path(__file__).parent / "lu_panel.cu"
 ALONE, CLUSTER, GRID = 0, 1, 2
-MAX_RANKS, MAX_SLOTS = 8, 64
+MAX_RANKS, MAX_WARPS = 8, 8  # blocks that share a panel, warps of each
 WIDTH, NARROW = 32, 16  # columns of a panel; narrower where a thread's rows would not fit its registers
 # Threads of a block, rows a thread, columns: 128 registers of data at most.
 ALONE_SHAPE = {"float32": (512, 1, WIDTH), "float64": (512, 1, WIDTH)}
@@ -239,7 +239,7 @@ def _others(
 def scratch(n: int, batch: int, dtype: str, outer: int) -> tuple[int, int]:
     """Return the integers that all lists of moves take, and the bytes of the mailboxes."""
     panels = sum(step.kind == "panel" for step in steps(n, dtype, outer))
-    mailbox = 2 * MAX_SLOTS * (WIDTH * ITEM_BYTES[dtype] + 16)
+    mailbox = 2 * MAX_RANKS * (WIDTH * ITEM_BYTES[dtype] + 16)
     return panels * batch * 4 * WIDTH, mailbox * batch
 
 

@@ -12,14 +12,15 @@
 // lu_triangle: the same with a triangle of finished factors and columns of another matrix, for inverses of a batch.
 // lu_order: all interchanges as one order of rows; one block a matrix, thread 0 follows them in shared memory.
 //
-// Shared layout of lu_panel: `mail`, every warp's candidate (its row, its size and place), twice, for columns in turn;
-// `stage`, a row on its way to other blocks; `arrived`, an mbarrier for each half of the mail (way_cluster).
-// Barriers: per column, alone, __syncthreads between the candidates and their reads; in a cluster, the arrival of all
-// candidates of the column. That is enough for two halves: a warp sends its candidate for column j + 1 when it has read
-// those of column j, and nobody sends for j + 2, into the half of j, before all of j + 1 have come. __syncwarp between
-// the lane that writes a row and those that send it. At the start one barrier of all blocks: nobody sends to a block
-// that does not run yet, and at the end nobody writes over rows that another has yet to read. lu_rows: __syncwarp between
-// gathering and scattering a column.
+// Shared layout of lu_panel: `own`, the candidates of the block's warps (a row, its size and place), twice, for columns in
+// turn; `near`, in a cluster the same of its blocks, of which each sends its best (warp k to block k); `arrived`, an mbarrier
+// for each half of that.
+// Barriers: per column __syncthreads between the warps' candidates and their reads, and in a cluster the arrival of all
+// blocks' ones. That is enough for two halves: a warp writes its candidate for column j + 2, into the half of j, after the
+// __syncthreads of j + 1, when all warps have sent and read those of j; a block sends for j + 1 after the same barrier, when
+// all its warps have read the others' of j, and nobody sends for j + 2 before all of j + 1 have come. At the start one
+// barrier of all blocks: nobody sends to a block that does not run yet, and at the end nobody writes over rows that another
+// has yet to read. lu_rows: __syncwarp between gathering and scattering a column.
 //
 // Literature: LAPACK's getf2 for the pivot rule (the first of the largest); Toledo, Locality of reference in LU
 // decomposition with partial pivoting (SIAM J. Matrix Anal. Appl. 18, 1997) for blocking. Fixed rows, turning registers
@@ -32,12 +33,12 @@
 namespace wf {
 
 [[maybe_unused]] constexpr int kPanelWarps = 16;  // of a block at most
-[[maybe_unused]] constexpr int kPanelSlots = 64;  // warps of all blocks at most
+[[maybe_unused]] constexpr int kPanelShare = 8;  // warps of a block, and blocks, that share a panel, at most
 [[maybe_unused]] constexpr int kList = 128;  // integers of one list of moves: 4 of the widest panel's columns
 [[maybe_unused]] constexpr int kRowsThreads = 128;
 [[maybe_unused]] constexpr int kRowsColumns = 4;
 
-// Candidates of one column, twice: a warp's row, and a pair of its largest entry and that entry's place (-1: none).
+// Candidates of one column, twice: a warp's or a block's row, and a pair of its largest entry and that entry's place (-1: none).
 template <typename T, int W, int Slots>
 struct alignas(16) candidates {
   T row[2][Slots][W];
@@ -109,18 +110,19 @@ WF_DEVICE pack<T> offer(const T (&v)[R][W], const i32 (&place)[R], const search<
   return key;
 }
 
-// The row in `stage` and its key to slot `slot` of every block; all lanes.
-template <typename T, int W>
-WF_DEVICE void send(candidates<T, W, kPanelSlots>& mail, const T* stage, pack<T> key, int half, int slot, u64* arrived, int ranks) {
+// The block's candidate, which is warp `best`'s, to slot `rank` of block `to`; all lanes of a warp. Without clusters to the
+// one mailbox of all.
+template <bool Cluster, typename T, int W, int Slots>
+WF_DEVICE void send(candidates<T, W, kPanelShare>& mail, const candidates<T, W, Slots>& own, int best, int half, int rank, int to, u64* arrived) {
   constexpr int Packs = W * static_cast<int>(sizeof(T)) / 16;
   const int lane = lane_id();
-  __syncwarp();  // the row is written
-  pack<T>* const row = reinterpret_cast<pack<T>*>(mail.row[half][slot]);
-  const pack<T>* const from = reinterpret_cast<const pack<T>*>(stage);
-  for (int k = lane; k < ranks * Packs; k += kWarp)
-    send16(row + k % Packs, static_cast<u32>(k / Packs), arrived, from[k % Packs]);
-  if (lane < ranks) send16(&mail.key[half][slot], static_cast<u32>(lane), arrived, key);
-  __syncwarp();  // the reads of `stage`, before the next column's row
+  if (lane > Packs) return;
+  pack<T>* const there = lane == Packs ? &mail.key[half][rank] : reinterpret_cast<pack<T>*>(mail.row[half][rank]) + lane;
+  const pack<T> what = lane == Packs ? own.key[half][best] : reinterpret_cast<const pack<T>*>(own.row[half][best])[lane];
+  if (Cluster)
+    send16(there, static_cast<u32>(to), arrived, what);
+  else
+    *there = what;
 }
 
 // One column: the row at `row` becomes the pivot's; every row below loses its multiple and all turn by one entry. The
@@ -181,20 +183,18 @@ template <typename T, int R, int W, int Way>
 __global__ void __launch_bounds__(Way == wf::kAlone ? 512 : 256)
     lu_panel(T* a, wf::i64 stride, wf::i32 n, wf::i32 c0, wf::i32 wide, wf::i32* pivots, wf::i32* moves, void* box, wf::u32* counter) {
   constexpr bool Cluster = Way == wf::kCluster && wf::kHasClusters, Alone = Way == wf::kAlone;
-  constexpr int Slots = Alone ? wf::kPanelWarps : wf::kPanelSlots;
-  typedef wf::candidates<T, W, Slots> mailbox;
-  __shared__ wf::candidates<T, W, Alone ? wf::kPanelWarps : (Cluster ? wf::kPanelSlots : 1)> near;
-  __shared__ wf::pack<T> stage[Alone ? 1 : wf::kPanelWarps][W * sizeof(T) / 16];
+  typedef wf::candidates<T, W, wf::kPanelShare> mailbox;
+  __shared__ wf::candidates<T, W, Alone ? wf::kPanelWarps : wf::kPanelShare> own;
+  __shared__ wf::candidates<T, W, Cluster ? wf::kPanelShare : 1> near;
   __shared__ wf::u64 arrived[2];
   const int t = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x), warp = t / wf::kWarp;
   const int ranks = static_cast<int>(gridDim.x), rank = static_cast<int>(blockIdx.x), warps = threads / wf::kWarp;
-  const int slots = ranks * warps, slot = rank * warps + warp;
   const wf::i64 matrix = blockIdx.y;
-  mailbox& mail = Alone || Cluster ? *reinterpret_cast<mailbox*>(&near) : static_cast<mailbox*>(box)[matrix];
+  mailbox& mail = Cluster ? *reinterpret_cast<mailbox*>(&near) : static_cast<mailbox*>(box)[matrix];
   T* const corner = a + matrix * stride + c0 * (static_cast<wf::i64>(n) + 1);
   wf::u32 round = 0;
   const wf::i32 rows = n - c0, first = rank * threads + t, step = ranks * threads;
-  const wf::u32 bytes = static_cast<wf::u32>(slots) * static_cast<wf::u32>(W * sizeof(T) + 16);
+  const wf::u32 bytes = static_cast<wf::u32>(ranks) * static_cast<wf::u32>(W * sizeof(T) + 16);
   T v[R][W];
   wf::i32 place[R];
   WF_UNROLL
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(Way == wf::kAlone ? 512 : 256)
     WF_UNROLL
     for (int w = 0; w < W; ++w) v[r][w] = i < rows && w < wide ? corner[i + w * static_cast<wf::i64>(n)] : T(0);
   }
-  if (!Alone && wf::lane_id() < W) reinterpret_cast<T*>(stage[warp])[wf::lane_id()] = T(0);
+  if (!Alone && wf::lane_id() < W) own.row[0][warp][wf::lane_id()] = own.row[1][warp][wf::lane_id()] = T(0);  // warps without rows
   if (Cluster && t == 0)
     for (int half = 0; half < 2; ++half) {
       wf::messages_init(&arrived[half]);
@@ -216,30 +216,30 @@ __global__ void __launch_bounds__(Way == wf::kAlone ? 512 : 256)
     wf::panel_barrier(counter + matrix, ++round, static_cast<wf::u32>(ranks));
   wf::search<T> found = wf::begin_search(wf::largest<T, R, W>(v, place, 0));
   WF_UNROLL_N(1)
-  for (int j = 0; j < W; ++j) {
-    if (j >= wide) {
-      wf::turn<T, R, W>(v);
-      continue;
-    }
+  for (int j = 0; j < wide; ++j) {
     const int half = j & 1;
-    T* const to = Cluster ? reinterpret_cast<T*>(stage[warp]) : mail.row[half][slot];
-    const wf::pack<T> key = wf::offer<T, R, W>(v, place, found, to, j);
-    if (Cluster) {
-      wf::send<T, W>(*reinterpret_cast<wf::candidates<T, W, wf::kPanelSlots>*>(&mail), to, key, half, slot, &arrived[half], ranks);
-      wf::messages_wait(&arrived[half], static_cast<wf::u32>(j / 2 & 1));
-      if (t == 0 && j + 2 < wide) wf::messages_expect(&arrived[half], bytes);
-    } else {
-      if (wf::lane_id() == 0) mail.key[half][slot] = key;
-      if (Alone)
-        __syncthreads();
-      else
-        wf::panel_barrier(counter + matrix, ++round, static_cast<wf::u32>(ranks));
-    }
+    const wf::pack<T> key = wf::offer<T, R, W>(v, place, found, own.row[half][warp], j);
+    if (wf::lane_id() == 0) own.key[half][warp] = key;
+    __syncthreads();
     int best = 0;
-    const wf::i32 row = wf::winner(mail, half, slots, best);
-    found = wf::eliminate<T, R, W>(v, place, mail.row[half][best], row, j);
+    wf::i32 row = wf::winner(own, half, warps, best);
+    const T* pivot_row = own.row[half][best];
+    if (!Alone) {
+      for (int to = warp; to < (Cluster ? ranks : 1); to += warps) wf::send<Cluster>(mail, own, best, half, rank, to, &arrived[half]);
+      if (Cluster) {
+        wf::messages_wait(&arrived[half], static_cast<wf::u32>(j / 2 & 1));
+        if (t == 0 && j + 2 < wide) wf::messages_expect(&arrived[half], bytes);
+      } else {
+        wf::panel_barrier(counter + matrix, ++round, static_cast<wf::u32>(ranks));
+      }
+      row = wf::winner(mail, half, ranks, best);
+      pivot_row = mail.row[half][best];
+    }
+    found = wf::eliminate<T, R, W>(v, place, pivot_row, row, j);
     if (rank == 0 && t == 0) pivots[matrix * n + c0 + j] = c0 + row + 1;
   }
+  WF_UNROLL_N(1)
+  for (int j = wide; j < W; ++j) wf::turn<T, R, W>(v);
   wf::i32* const moved = moves + matrix * wf::kList;
   if (rank == 0 && t < W - wide) moved[2 * (wide + t)] = moved[2 * (wide + t) + 1] = moved[2 * (W + wide + t)] = moved[2 * (W + wide + t) + 1] = -1;
   WF_UNROLL
