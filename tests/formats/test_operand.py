@@ -178,8 +178,6 @@ def test_refused_dtypes_name_themselves_and_an_alternative(values, dtype, altern
         "matrix",
         None,
         3.0,
-        sp.dia_array(np.eye(2)),
-        sp.lil_array(np.eye(2)),
         np.ones(3),
         np.ones((2, 2, 2)),
         sp.coo_array(np.ones(3)),

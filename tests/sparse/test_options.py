@@ -306,6 +306,17 @@ def test_what_is_no_saved_analysis_is_refused(tmp_path):
         DirectSolver(np.eye(2)).analyze("kept")
 
 
+def test_a_saved_analysis_that_changed_is_refused(tmp_path):
+    DirectSolver(laplacian_2d(8)).analyze().symbolic.save(tmp_path / "kept.npz")
+    with np.load(tmp_path / "kept.npz") as file:
+        held = {name: file[name] for name in file.files}
+    name = next(name for name in sorted(held) if name.startswith("plan.") and held[name].size > 5)
+    held[name].flat[3] = 10**6
+    np.savez(tmp_path / "changed.npz", **held)
+    with pytest.raises(FormatError, match="damaged"):
+        Symbolic.load(tmp_path / "changed.npz")
+
+
 def test_pictures():
     solver = DirectSolver(laplacian_2d(8))
     for draw in (solver.plot, lambda: solver.symbolic, solver.report.plot):

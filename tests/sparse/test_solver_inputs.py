@@ -236,7 +236,6 @@ def test_non_finite(bad):
         (np.ones(3), InvalidValueError), (np.ones((2, 3)), InvalidValueError), (np.ones((2, 2, 2)),
         InvalidValueError),
         (np.eye(2, dtype=np.float16), InvalidValueError), (np.eye(2, dtype=object), InvalidValueError),
-        (sp.eye_array(2).tolil(), InvalidValueError), (sp.eye_array(2).todia(), InvalidValueError),
         ((np.array([0, 1, 3]), np.array([0, 1]), np.ones(2)), InvalidValueError),
         ((np.array([0, 1, 2]), np.array([0, 2]), np.ones(2)), InvalidValueError),
         ((np.array([0, 1, 2]), np.array([0, -1]), np.ones(2)), InvalidValueError),
@@ -316,3 +315,23 @@ def test_diagonal_and_identity(method):
     np.testing.assert_allclose(solver.solve(d), np.ones(n), rtol=1e-15)
     assert solver.inertia == Inertia(int((d > 0).sum()), int((d < 0).sum()), 0)
     assert solver.get("lu_nnz") >= n
+
+
+@pytest.mark.parametrize("stored", ["dia", "lil", "dok"])
+def test_formats_without_an_entry_order_are_read_as_csr(stored):
+    dense = np.array([[4.0, 1.0, 0.0], [2.0, 5.0, 1.0], [0.0, 0.0, 3.0]])
+    a = sp.csr_array(dense).asformat(stored)
+    solver, b = DirectSolver(a), np.arange(1.0, 4.0)
+    np.testing.assert_allclose(solver.solve(b), np.linalg.solve(dense, b), rtol=1e-14)
+    solver.refactorize(2 * a.tocsr().data)
+    np.testing.assert_allclose(solver.solve(b), np.linalg.solve(2 * dense, b), rtol=1e-14)
+    solver.refactorize((3 * a).asformat(stored))
+    np.testing.assert_allclose(solver.solve(b), np.linalg.solve(3 * dense, b), rtol=1e-14)
+
+
+def test_a_determinant_of_a_matrix_with_nan_names_the_entry():
+    from warpfront.sparse.determinant import sparse_slogdet
+
+    with pytest.raises(NonFiniteError) as caught:
+        sparse_slogdet(sp.csr_array(np.array([[1.0, 2.0], [np.nan, 4.0]])))
+    assert caught.value.entry == 2

@@ -110,7 +110,8 @@ def read_operand(A: Any) -> Operand:
     Parameters
     ----------
     A : sparse matrix or array, ndarray, or tuple
-        SciPy ``csr``, ``csc``, ``coo`` or ``bsr``, matrix or array; a dense 2-D array, of which only the
+        SciPy ``csr``, ``csc``, ``coo`` or ``bsr``, matrix or array; ``dia``, ``lil`` and ``dok`` are read as their
+        ``tocsr()``; a dense 2-D array, of which only the
         nonzeros are kept (NaN is one; for explicit zeros pass a sparse matrix); or a CSR triple
         ``(indptr, indices, data)``, square, or ``(indptr, indices, data, shape)``. The members of a triple
         and a dense `A` may be anything that speaks DLPack on the CPU. Indices int32 or int64, in any order,
@@ -187,6 +188,8 @@ def _read_scipy(A: Any) -> Operand:
     if len(A.shape) != 2:
         raise InvalidValueError(f"A has {len(A.shape)} dimension(s); a matrix has 2")
     shape = _checked_shape(A.shape)
+    if A.format in ("dia", "lil", "dok"):
+        A = A.tocsr()  # the order of its entries is the caller's order then
     if A.format in ("csr", "csc", "bsr"):
         block = tuple(int(b) for b in A.blocksize) if A.format == "bsr" else (1, 1)
         if min(block) < 1 or shape[0] % block[0] or shape[1] % block[1]:
@@ -199,7 +202,9 @@ def _read_scipy(A: Any) -> Operand:
         return Operand(shape, A.format, values[:stored].reshape(-1), ptr=ptr, ind=ind[:stored], block=block)  # type: ignore[arg-type]
     if A.format == "coo":
         return _read_coordinates(A.row, A.col, A.data, shape)
-    raise InvalidValueError(f"A is stored as {A.format!r}; allowed are csr, csc, coo, bsr (see A.tocsr())")
+    raise InvalidValueError(
+        f"A is stored as {A.format!r}; allowed are SciPy's csr, csc, coo, bsr, dia, lil, dok"
+    )
 
 
 def _read_coordinates(row: Any, col: Any, data: Any, shape: tuple[int, int]) -> Operand:

@@ -37,6 +37,8 @@ def sparse_slogdet(A: Any, structure: str = "auto", **options: Any) -> tuple[Any
     solver = DirectSolver(A, structure=structure, check="status", **options).factorize()
     record = solver.report.factor
     method = record.method if record is not None else ""
+    if solver.status == Status.NON_FINITE and solver._nonfinite is not None:
+        raise solver._nonfinite  # it names the entry
     if solver.status == Status.SINGULAR:
         return 0.0, float("-inf"), method
     raise_outcome(solver._factor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from dataclasses import asdict, fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from warpfront.sparse.plan import FrontPlan
 
 __all__ = ["load_symbolic", "save_symbolic"]
 
-FORMAT = "warpfront analysis 1"
+FORMAT = "warpfront analysis 2"
 
 
 def save_symbolic(symbolic: Symbolic, path: str | Path) -> None:
@@ -33,8 +34,19 @@ def save_symbolic(symbolic: Symbolic, path: str | Path) -> None:
             elif isinstance(value, (int, float, str, bool)):
                 meta[f"{prefix}.{name}"] = value
     meta["candidates"] = [asdict(candidate) for candidate in symbolic.ordering.candidates]
+    meta["sha256"] = _digest(arrays, meta)
     with Path(path).open("wb") as file:
         np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
+
+
+def _digest(arrays: dict[str, Any], meta: dict[str, Any]) -> str:
+    """Hash of everything in a file: an index that changed on its way would send a kernel outside its arrays."""
+    found = sha256(json.dumps(meta, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
 
 
 def _records(symbolic: Symbolic) -> list[tuple[str, dict[str, Any]]]:
@@ -60,7 +72,7 @@ def load_symbolic(path: str | Path) -> Symbolic:
     Raises
     ------
     FormatError
-        Not such a file, or one of another version.
+        Not such a file, one of another version, or one that has changed since it was written.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -72,6 +84,8 @@ def load_symbolic(path: str | Path) -> Symbolic:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"{path} is not a saved analysis: {error}") from error
+    if meta.pop("sha256", None) != _digest(held, meta):
+        raise FormatError(f"{path} is damaged: it does not hold what was written")
     held |= meta
     parts: dict[str, dict[str, Any]] = {}
     for name, value in held.items():
