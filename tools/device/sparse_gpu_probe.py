@@ -22,7 +22,7 @@ PLACES = (  # text of strips.cu, and the stamp behind it
     ("form_rows(x, p);\n    __syncthreads();", "stamp(p, 2);"),
     ("update_columns<Paired>(x, p, q, min_of(kNeighbours, owned - q + 1), d);\n    }", "stamp(p, 3);"),
     ("T* block = x.s + index * kBlockSize;", "stamp(63, 0);"),
-    ("direct_block<false, false>(block, kPitch, 0, size, T(0), s);\n  __syncwarp();", "stamp(63, 1);"),
+    ("direct_block<false, false, Quick>(block, kPitch, 0, size, T(0), s);\n  __syncwarp();", "stamp(63, 1);"),
     ("publish_direct(size, s, published);\n  announce();", "stamp(63, 2);"),
 )
 NAMES = ("block seen", "block loaded", "rows formed", "columns updated")

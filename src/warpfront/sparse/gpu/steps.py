@@ -185,7 +185,7 @@ def solve_steps(
             rename["items"] = "solve_items"
         many = 1 if name in ALONE else groups
         if name in TILED:
-            numbers, many = (span, rhs, plan.flag_words), tile_groups(rhs)
+            numbers, many, blocks = (span, rhs, plan.flag_words), 1, blocks * tile_groups(rhs)
         if name == "sweep_forest":
             many = tree_groups(rhs)
         steps.append(

@@ -73,10 +73,10 @@ struct StripScratch {
 };
 
 // Eliminates a diagonal block, publishes it, announces it (the others wait for that), and only then writes D and pivots.
-template <typename T, typename Announce>
+template <bool Quick, typename T, typename Announce>
 WF_DEVICE void eliminate_block(T* block, int size, const T*, DirectScratch<T>& s, i32*, T* diagonal, i32* pivots,
                                i32* stats, T* published, const Announce& announce) {
-  const int bad = direct_block<false, false>(block, kPitch, 0, size, T(0), s);
+  const int bad = direct_block<false, false, Quick>(block, kPitch, 0, size, T(0), s);
   __syncwarp();
   publish_direct(size, s, published);
   announce();
@@ -85,7 +85,7 @@ WF_DEVICE void eliminate_block(T* block, int size, const T*, DirectScratch<T>& s
   if (k < kStats) stats[k] = k == kFailed ? bad : k == kOnes || k == kPositive ? size : 0;
 }
 
-template <typename T, typename Announce>
+template <bool Quick, typename T, typename Announce>
 WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T>& s, i32* order, T* diagonal,
                                i32* pivots, i32* stats, T* published, const Announce& announce) {
   const int lane = lane_id();
@@ -93,7 +93,7 @@ WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T
   if (lane < kStats) s.pivot.stats[lane] = lane == kFailed ? -1 : 0;
   __syncwarp();
   // L is stashed above the diagonal until the last column has passed: a refused block is searched from its own values.
-  if (direct_block<true, true>(block, kPitch, 0, size, rule[kDoubt], s.direct) < 0) {
+  if (direct_block<true, true, Quick>(block, kPitch, 0, size, rule[kDoubt], s.direct) < 0) {
     __syncwarp();
     publish_direct(size, s.direct, published);
     announce();
@@ -279,9 +279,9 @@ WF_DEVICE void update_own(const Strip<T>& x, int p, const Diagonal<T>& d, int i0
 }
 
 // Panels before the strip's own: its rows of each are formed and announced, its columns behind updated. The last one's
-// columns are the strip's own block: all warps update it (OwnByAll; one does otherwise), one eliminates it, and another
+// columns are the strip's own block: all warps update it (Quick; one does otherwise), one eliminates it, and another
 // announces the rows, since that waits for their stores.
-template <bool Paired, bool OwnByAll, typename T>
+template <bool Paired, bool Quick, typename T>
 WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int owned) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, index = x.item.index;
   if (index == 0) __syncthreads();
@@ -300,12 +300,12 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
     form_rows(x, p);
     __syncthreads();
     const bool last = index < blocks && p + 1 == index;
-    if (OwnByAll && last) {
+    if (Quick && last) {
       update_own<Paired, 1>(x, p, d, warp % 2 * 16, warp / 2 * 8);
       __syncthreads();
     }
     if (index < blocks && thread == kStripThreads - kWarp) signal_set(x.rows_done + index, x.base + p + 1);
-    if (!OwnByAll && last && warp == 0) {
+    if (!Quick && last && warp == 0) {
       WF_UNROLL_N(1)
       for (int i0 = 0; i0 < kPanel; i0 += 16) update_own<Paired, 4>(x, p, d, i0, 0);
       __syncwarp();
@@ -316,7 +316,7 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
   }
 }
 
-template <typename T, bool Pivoting, bool OwnByAll>
+template <typename T, bool Pivoting, bool Quick>
 __global__ void __launch_bounds__(kStripThreads)
     eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
                      const T* values, const T* blocks_of_children, const T* rule, T* panels, T* diagonal, i32* pivots,
@@ -347,11 +347,11 @@ __global__ void __launch_bounds__(kStripThreads)
   i32* block_pivots = pivots + 2 * (x.f.first + k0);
   i32* block_stats = stats + kStats * (x.f.stat + first + index);
   T* to = x.published + static_cast<i64>(index) * kPublished;
-  follow_strips<Pivoting, OwnByAll>(x, d, blocks, owned);
+  follow_strips<Pivoting, Quick>(x, d, blocks, owned);
   // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
   if (index >= blocks || warp != 0) return;
   T* block = x.s + index * kBlockSize;
-  eliminate_block(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to, [&] {
+  eliminate_block<Quick>(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to, [&] {
     __syncwarp();
     if (lane == 0) signal_set(x.block_done + index, x.base + 1);
   });

@@ -1,7 +1,7 @@
 // Sweeps through wide fronts with 8 N right-hand sides at once, as products of FP64 tiles: one kernel for one and for many.
 //
-// A block of four warps owns a strip of 32 rows (forward) or of 32 of the front's own columns (backward); blockIdx.y is a
-// group of 8 N right-hand sides. `span` panels of 32 columns have a common inverse (invert.cu; span = 1: the one the
+// A block of four warps owns a strip of 32 rows (forward) or of 32 of the front's own columns (backward) for a group of 8 N
+// right-hand sides; a strip's groups are neighbours, so that its part of L is read from memory once. `span` panels of 32 columns have a common inverse (invert.cu; span = 1: the one the
 // elimination left), so a front of w columns is a chain of w / (32 span) steps of two signals each:
 //   forward   t = P (x + children) - sum over the panels before the span of L y;  y = inv t over the span's strips up to this one
 //   backward  t = D^-1 z - sum over the rows behind the span of L^T x;            x = inv^T t over the span's strips from this one on
@@ -114,10 +114,11 @@ __global__ void __launch_bounds__(kWideThreads)
   constexpr int kColumns = 8 * N;
   __shared__ T part[kWideWarps][kColumns][kPitch], t[kColumns][kPitch];
   if (active != nullptr && *active == 0) return;
-  const Item item = items[blockIdx.x];
+  const int groups = (columns + kColumns - 1) / kColumns, group = static_cast<int>(blockIdx.x) % groups;
+  const Item item = items[static_cast<int>(blockIdx.x) / groups];
   const Front f = fronts[item.front];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, index = item.index, row = item.row + lane;
-  const int t4 = lane % 4, blocks = (f.width + kPanel - 1) / kPanel, group = blockIdx.y, live = min_of(kColumns, columns - group * kColumns);
+  const int t4 = lane % 4, blocks = (f.width + kPanel - 1) / kPanel, live = min_of(kColumns, columns - group * kColumns);
   const bool own = index < blocks, inside = row < item.end;
   const int first = own ? index / span * span : blocks, rows = item.end - item.row;
   const i64 n = sizes[0], below = sizes[1];
@@ -202,10 +203,11 @@ __global__ void __launch_bounds__(kWideThreads)
   constexpr int kColumns = 8 * N;
   __shared__ T part[kWideWarps][kColumns][kPitch], t[kColumns][kPitch];
   if (active != nullptr && *active == 0) return;
-  const Item item = items[blockIdx.x];
+  const int groups = (columns + kColumns - 1) / kColumns, group = static_cast<int>(blockIdx.x) % groups;
+  const Item item = items[static_cast<int>(blockIdx.x) / groups];
   const Front f = fronts[item.front];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, index = item.index, row = item.row + lane;
-  const int t4 = lane % 4, blocks = (f.width + kPanel - 1) / kPanel, group = blockIdx.y, live = min_of(kColumns, columns - group * kColumns);
+  const int t4 = lane % 4, blocks = (f.width + kPanel - 1) / kPanel, live = min_of(kColumns, columns - group * kColumns);
   const int last = min_of(index / span * span + span, blocks), size = item.end - item.row;
   const bool inside = row < item.end;
   const i64 n = sizes[0];
