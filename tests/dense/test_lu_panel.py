@@ -144,10 +144,25 @@ def test_order_on_the_host():
     from warpfront.backend.simt import Simt
 
     pivots = np.array([[3, 3, 5, 4, 5], [1, 2, 3, 5, 5]], np.int32)
-    order = np.full((2, 5), -9, np.int32)
+    order, place = np.full((2, 5), -9, np.int32), np.full((2, 5), -9, np.int32)
     runner = Simt.build(plan.SOURCE, ("lu_order",))
-    launched(runner, "lu_order", 2, 64, [pivots, order, 5], shared_bytes=40)
+    launched(runner, "lu_order", 2, 64, [pivots, order, place, 5], shared_bytes=40)
     assert np.array_equal(order, [row_order(one) for one in pivots])
+    assert np.array_equal(place, np.argsort(order, axis=1))
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_of_an_inverse_are_placed_on_the_host(dtype):
+    from warpfront.backend.simt import Simt
+
+    n, name = 70, f"lu_place<{plan.CUDA_TYPES[dtype]}>"
+    rng = np.random.default_rng(0)
+    solution, order = rng.standard_normal((n, n)).astype(dtype), rng.permutation(n)
+    inverse, place = np.full((n, n), np.nan, dtype), np.argsort(order).astype(np.int32)
+    runner = Simt.build(plan.SOURCE, (name,))
+    launched(runner, name, (3, 3), plan.PLACE_THREADS, [solution, place, inverse, n])
+    assert np.array_equal(inverse[:, order], solution.T)
 
 
 @pytest.mark.simt

@@ -16,7 +16,6 @@ import numpy as np
 from warpfront.dense import _lu_graph_cuda as graphs
 from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense import _lu_small_cuda as small
-from warpfront.dense.transpose import transpose
 
 __all__ = ["DeviceLU", "factor", "fan_out", "mark_not_finite", "summarised"]
 
@@ -124,8 +123,8 @@ class DeviceLU:
             return graphs.invert_batch(self.lu, self.pivots)
         x = cupy.empty_like(self.lu)
         for k in range(batch):
-            x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], None, identity=True)
-        return transpose(x)
+            graphs.invert_one(self.lu[k], self.pivots[k], x[k])
+        return x
 
     def _sweep_small(self, x: Any) -> None:
         kernel, stream = _kernel(self.lu, 1)

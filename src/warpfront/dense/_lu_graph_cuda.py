@@ -17,7 +17,7 @@ from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense._blas_cuda import Blas, blas
 from warpfront.dense.transpose import transpose
 
-__all__ = ["factor_panels", "invert_batch", "make_room", "queue_ahead", "solve_triangles"]
+__all__ = ["factor_panels", "invert_batch", "invert_one", "make_room", "queue_ahead", "solve_triangles"]
 
 GRID_ROWS = 65535  # matrices of one launch: the second number of a grid
 AHEAD_ORDER = 129  # from four panels on
@@ -195,35 +195,55 @@ def factor_panels(matrices: Any) -> tuple[Any, Any]:
         return held.run(matrices)
 
 
-def solve_triangles(lu: Any, pivots: Any, x: Any, *, identity: bool = False) -> Any:
-    """Solve for many right-hand sides with one matrix's factors: ``x`` [count, n] holds column-major columns.
+def _order(pivots: Any, stream: int) -> tuple[Any, Any]:
+    """Queue `lu_order` for pivots [..., n]; returns the order and its inverse."""
+    import cupy
 
-    Returns a new array like ``x``. With ``identity`` the right-hand sides are the n unit vectors, and ``x`` is not read.
+    n, device = pivots.shape[-1], pivots.device.id
+    order, place = cupy.empty_like(pivots), cupy.empty_like(pivots)
+    args = (pivots.data.ptr, order.data.ptr, place.data.ptr, n)
+    kernel = panels.cuda_load("lu_order", device)
+    kernel.launch(stream, pivots.size // n, panels.ORDER_THREADS, args, 8 * n)
+    return order, place
+
+
+def solve_triangles(lu: Any, pivots: Any, x: Any) -> Any:
+    """Solve for many right-hand sides with one matrix's factors: ``x`` [count, n] holds columns; returns a new array."""
+    import cupy
+
+    n, stream = len(lu), int(cupy.cuda.get_current_stream().ptr)
+    routines, at = blas(lu.dtype.name, stream, lu.device.id), lu.data.ptr
+    result = x[:, _order(pivots, stream)[0]]
+    routines.solve_triangle(False, n, len(x), at, n, result.data.ptr, n)
+    routines.solve_triangle(True, n, len(x), at, n, result.data.ptr, n)
+    return result
+
+
+def invert_one(lu: Any, pivots: Any, out: Any) -> None:
+    """Write the inverse, by rows, from one matrix's factors: two triangular solves for the unit vectors.
+
+    The order of its columns is found beside the solves, on the stream of high priority.
     """
     import cupy
 
-    n, device = len(lu), lu.device.id
-    stream = int(cupy.cuda.get_current_stream().ptr)
-    order = cupy.empty(n, np.int32)
-    kernel = panels.cuda_load("lu_order", device)
-    kernel.launch(stream, 1, panels.ORDER_THREADS, (pivots.data.ptr, order.data.ptr, n), 8 * n)
-    routines, item = blas(lu.dtype.name, stream, device), lu.itemsize
-    at = lu.data.ptr
-    if not identity:
-        result = x[:, order]
-        routines.solve_triangle(False, n, len(x), at, n, result.data.ptr, n)
-        routines.solve_triangle(True, n, len(x), at, n, result.data.ptr, n)
-        return result
-    inverse = cupy.eye(n, dtype=lu.dtype)
+    n, device, kind = len(lu), lu.device.id, lu.dtype.name
+    stream, chain = int(cupy.cuda.get_current_stream().ptr), _chain(lu.device.id)
+    routines, item, at = blas(kind, stream, device), lu.itemsize, lu.data.ptr
+    solution = cupy.zeros((n, n), lu.dtype)
+    panels.follow(stream, chain.ptr)
+    _, place = _order(pivots, chain.ptr)
+    solution.reshape(-1)[:: n + 1] = 1
     wide = -(-n // inverse_parts(n))
     for first in range(0, n, wide):  # columns of L^-1 from their diagonal on
         corner = first * (n + 1) * item
         many = min(wide, n - first)
-        routines.solve_triangle(False, n - first, many, at + corner, n, inverse.data.ptr + corner, n)
-    routines.solve_triangle(True, n, n, at, n, inverse.data.ptr, n)
-    result = cupy.empty_like(inverse)
-    result[order] = inverse  # the interchanges, as columns of the inverse
-    return result
+        routines.solve_triangle(False, n - first, many, at + corner, n, solution.data.ptr + corner, n)
+    routines.solve_triangle(True, n, n, at, n, solution.data.ptr, n)
+    panels.follow(chain.ptr, stream)
+    tiles = -(-n // panels.PLACE_SIDE)
+    kernel = panels.cuda_load(f"lu_place<{panels.CUDA_TYPES[kind]}>", device)
+    args = (solution.data.ptr, place.data.ptr, out.data.ptr, n)
+    kernel.launch(stream, (tiles, tiles), panels.PLACE_THREADS, args)
 
 
 def invert_batch(lu: Any, pivots: Any) -> Any:
@@ -238,9 +258,7 @@ def invert_batch(lu: Any, pivots: Any) -> Any:
     x = cupy.zeros_like(lu)
     x.reshape(batch, -1)[:, :: n + 1] = 1
     panels.invert_on(lu, x, blas(lu.dtype.name, stream, lu.device.id), stream)
-    order = cupy.empty((batch, n), np.int32)
-    kernel = panels.cuda_load("lu_order", lu.device.id)
-    kernel.launch(stream, batch, panels.ORDER_THREADS, (pivots.data.ptr, order.data.ptr, n), 8 * n)
+    order, _ = _order(pivots, stream)
     result = cupy.empty_like(lu)
     result[cupy.arange(batch)[:, None], order] = x  # the interchanges, as columns of the inverse
     return transpose(result)

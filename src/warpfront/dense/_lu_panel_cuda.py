@@ -43,9 +43,16 @@ MAX_ORDER = {"float32": 16384, "float64": 8192}
 MAX_ORDER_SOLVE = 16384  # two integers a row in shared memory
 CUDA_TYPES = {"float32": "float", "float64": "double"}
 ITEM_BYTES = {"float32": 4, "float64": 8}
-SIGNATURES = {"lu_panel": "pqiiipppp", "lu_rows": "pqiiiiiipii", "lu_triangle": "ppiiiii", "lu_order": "ppi"}
+SIGNATURES = {
+    "lu_panel": "pqiiipppp",
+    "lu_rows": "pqiiiiiipii",
+    "lu_triangle": "ppiiiii",
+    "lu_order": "pppi",
+    "lu_place": "pppi",
+}
 ROWS_THREADS, ROWS_COLUMNS = 128, 16  # a block of lu_rows takes 16 columns
 ORDER_THREADS = 256
+PLACE_SIDE, PLACE_THREADS = 32, 256
 LIST_BYTES = 16 * WIDTH
 
 
@@ -120,6 +127,7 @@ def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     names += [
         f"lu_rows<{CUDA_TYPES[d]}, {w}>" for d, all_ in SHAPES.items() for w in sorted({s[2] for s in all_})
     ]
+    names += [f"lu_place<{kind}>" for kind in CUDA_TYPES.values()]
     names += [f"lu_triangle<{kind}, {upper}>" for kind in CUDA_TYPES.values() for upper in ("false", "true")]
     return [*found, (SOURCE, (*names, "lu_order"), 75)]
 
@@ -141,6 +149,7 @@ def subset() -> list[tuple[Path, tuple[str, ...], int]]:
         "lu_rows<float, 32>",
         "lu_triangle<double, true>",
         "lu_order",
+        "lu_place<float>",
     )
     return [(SOURCE, names, 75), (SOURCE, ("lu_panel<float, 1, 32, 1>",), 90), *small.instantiations()]
 

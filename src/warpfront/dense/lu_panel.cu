@@ -11,6 +11,7 @@
 // unit triangle in registers (lane i holds row i of it) where the column is right of the panel, and scatters.
 // lu_triangle: the same with a triangle of finished factors and columns of another matrix, for inverses of a batch.
 // lu_order: all interchanges as one order of rows; one block a matrix, thread 0 follows them in shared memory.
+// lu_place: the columns of an inverse where they belong, by rows.
 //
 // Shared layout of lu_panel: `own`, the candidates of the block's warps (a row, its size and place), twice, for columns in
 // turn; `near`, in a cluster the same of its blocks, of which each sends its best (warp k to block k); `arrived`, an mbarrier
@@ -354,14 +355,15 @@ __global__ void __launch_bounds__(128)
     if (have && first + k < to) x[matrix + own + (first + k) * static_cast<wf::i64>(n)] = held[k];
 }
 
-// Order of rows that all interchanges together make: row order[i] of the matrix stands at i. A block owns a matrix; its
-// thread 0 follows the interchanges in shared memory, one after another as they were made.
-__global__ void lu_order(const wf::i32* pivots, wf::i32* order, wf::i32 n) {
+// Order of rows that all interchanges together make: row order[i] of the matrix stands at i, and row i at place[i]. A block
+// owns a matrix; its thread 0 follows the interchanges in shared memory, one after another as they were made.
+__global__ void lu_order(const wf::i32* pivots, wf::i32* order, wf::i32* place, wf::i32 n) {
   WF_DYNAMIC_SHARED(raw);
   wf::i32* stand = reinterpret_cast<wf::i32*>(raw);
   wf::i32* partner = stand + n;
   pivots += static_cast<wf::i64>(blockIdx.x) * n;
   order += static_cast<wf::i64>(blockIdx.x) * n;
+  place += static_cast<wf::i64>(blockIdx.x) * n;
   for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
     stand[i] = i;
     partner[i] = pivots[i] - 1;
@@ -374,5 +376,30 @@ __global__ void lu_order(const wf::i32* pivots, wf::i32* order, wf::i32 n) {
       stand[other] = held;
     }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) order[i] = stand[i];
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
+    order[i] = stand[i];
+    place[stand[i]] = i;
+  }
+}
+
+// An inverse, by rows, from the solution for the unit vectors, by columns, whose column place[c] belongs at c. A block of 256
+// threads owns a tile of 32 x 32: it reads along columns and writes along rows, through shared memory with a padding column;
+// one barrier between.
+template <typename T>
+__global__ void lu_place(const T* solution, const wf::i32* place, T* inverse, wf::i32 n) {
+  constexpr int Side = 32, Step = 8;
+  __shared__ T tile[Side][Side + 1];
+  const int x = static_cast<int>(threadIdx.x) % Side, y = static_cast<int>(threadIdx.x) / Side;
+  const wf::i32 c0 = static_cast<wf::i32>(blockIdx.x) * Side, i0 = static_cast<wf::i32>(blockIdx.y) * Side;
+  WF_UNROLL
+  for (int k = 0; k < Side; k += Step) {
+    const wf::i32 c = c0 + y + k, i = i0 + x;
+    if (c < n && i < n) tile[y + k][x] = solution[static_cast<wf::i64>(place[c]) * n + i];
+  }
+  __syncthreads();
+  WF_UNROLL
+  for (int k = 0; k < Side; k += Step) {
+    const wf::i32 c = c0 + x, i = i0 + y + k;
+    if (c < n && i < n) inverse[static_cast<wf::i64>(i) * n + c] = tile[x][y + k];
+  }
 }
