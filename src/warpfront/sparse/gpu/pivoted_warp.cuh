@@ -12,11 +12,12 @@
 
 namespace wf {
 
-// Two rows of the front, and what the team's scratch would hold.
+// Two rows of the front, what the team's scratch would hold, and of each pivot the row it came from and what rows that the
+// search has not seen would have to fit (TwoTest).
 template <typename T>
 struct alignas(16) WarpScratch {
-  T row[2][kPanel];
-  i32 stats[kStats];
+  T row[2][kPanel], limit[kPanel], size[kPanel], rest[kPanel];
+  i32 order[kPanel], stats[kStats];
 };
 
 // The row of lane `from` to all lanes, an entry each.
@@ -57,12 +58,30 @@ struct TwoTest {
   T mine, theirs, x_rest, y_rest, limit;
 };
 
-// Eliminates `width` columns and counts pivots in s.stats. a: shared, receives L by row; at: out, the place of the lane's row. put.one(k, d, row),
-// put.two(k, d, off, next d, row, next row, test) and put.zero(k, row) are told of each pivot: row is the lane it came from,
-// d of a pivot that was not tested is passed with `forced`.
-template <typename T, typename Put>
+// Pivots to shared memory, with their tests: row is the lane a pivot came from; a forced one was not tested.
+template <typename T>
+struct PutPivot {
+  Diagonal<T>* d;
+  WarpScratch<T>* s;
+  WF_DEVICE void zero(int k, int row) const { one(k, T(0), row, true); }
+  WF_DEVICE void one(int k, T pivot, int row, bool forced) const {
+    if (lane_id() != 0) return;
+    set_diagonal(*d, k, pivot, T(0), 0);
+    s->order[k] = row, s->limit[k] = forced ? T(-1) : size_of(pivot), s->size[k] = s->rest[k] = T(0);
+  }
+  WF_DEVICE void two(int k, T pivot, T off, T next, int row, int next_row, const TwoTest<T>& test) const {
+    if (lane_id() != 0) return;
+    set_diagonal(*d, k, pivot, off, 1);
+    set_diagonal(*d, k + 1, next, off, -1);
+    s->order[k] = row, s->limit[k] = test.limit, s->size[k] = test.mine, s->rest[k] = test.x_rest;
+    s->order[k + 1] = next_row, s->limit[k + 1] = test.limit, s->size[k + 1] = test.theirs, s->rest[k + 1] = test.y_rest;
+  }
+};
+
+// Eliminates `width` columns and counts pivots in s.stats. a: shared, receives L by row; at: out, the place of the lane's row.
+template <typename T>
 WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int width, const T* rule, WarpScratch<T>& s,
-                                  int& at, Put& put) {
+                                  int& at, const PutPivot<T>& put) {
   const int lane = lane_id();
   const T alpha = T(kAlpha), u = rule[kThreshold], zero = rule[kZero], doubt = rule[kDoubt], floor = rule[kEpsilon];
   const T per_u = T(1) / u;
@@ -161,27 +180,39 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
   s.stats[kFailed] = failed, s.stats[kNonFinite] = strange;
 }
 
-// Pivots straight to global memory.
+// The same for the front at a (`l` may be a): returns the place of the lane's row. The rest goes to `block` unless that is
+// null. One function for all who search, because it is large.
 template <typename T>
-struct PutGlobal {
-  T* diagonal;
-  i32* pivots;
-  WF_DEVICE void write(int k, T d, T off, int row, int kind) const {
-    if (lane_id() != 0) return;
-    diagonal[2 * k] = d, diagonal[2 * k + 1] = off, pivots[2 * k] = row, pivots[2 * k + 1] = kind;
-  }
-  WF_DEVICE void zero(int k, int row) const { write(k, T(0), T(0), row, 0); }
-  WF_DEVICE void one(int k, T d, int row, bool) const { write(k, d, T(0), row, 1); }
-  WF_DEVICE void two(int k, T d, T off, T next, int row, int next_row, const TwoTest<T>&) const {
-    write(k, d, off, row, 2);
-    write(k + 1, next, T(0), next_row, 3);
-  }
-};
-
-// L in shared memory from the order of rows to that of pivots. r is overwritten.
-template <typename T>
-WF_DEVICE void order_columns(T (&r)[kPanel], T* a, int ld, int rows, int width, int at) {
+__device__ __noinline__ int search_in_registers(const T* a, int ld, int rows, int width, const T* rule, T* l, int pitch,
+                                                WarpScratch<T>* s, Diagonal<T>* d, T* block) {
   const int lane = lane_id();
+  T r[kPanel];
+  int at;
+  load_symmetric(r, a, ld, rows);
+  pivot_in_registers(r, l, pitch, rows, width, rule, *s, at, PutPivot<T>{d, s});
+  if (block == nullptr) return at;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    if (k >= width && lane >= k && lane < rows) block[packed_at(rows - width, k - width) + lane - width] = r[k];
+  return at;
+}
+
+// Pivots of a search to global memory, one a lane. D of a pivot is zero only where there is none.
+template <typename T>
+WF_DEVICE void write_pivots(const Diagonal<T>& d, const i32* order, int width, T* diagonal, i32* pivots) {
+  const int lane = lane_id();
+  if (lane >= width) return;
+  const int step = d.step[kLead + lane];
+  const T own = d.own[kLead + lane];
+  diagonal[2 * lane] = own, diagonal[2 * lane + 1] = step == 1 ? d.other[kLead + lane] : T(0);
+  pivots[2 * lane] = order[lane], pivots[2 * lane + 1] = step == 1 ? 2 : step == -1 ? 3 : own == T(0) ? 0 : 1;
+}
+
+// L in shared memory from the order of rows to that of pivots.
+template <typename T>
+WF_DEVICE void order_columns(T* a, int ld, int rows, int width, int at) {
+  const int lane = lane_id();
+  T r[kPanel];
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) r[k] = k < width && lane < rows ? a[k * ld + lane] : T(0);
   __syncwarp();
