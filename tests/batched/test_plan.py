@@ -74,15 +74,6 @@ def test_the_serial_baseline_takes_any_size():
         plans.plan(problem(), "warp", lanes=8)
 
 
-def test_rows_of_a_small_lu_stay_in_their_lanes():
-    files = [plans.plan(problem("lu", n), "packed").source.name for n in (1, 8, 9, 32)]
-    assert files == ["lu.cu", "lu.cu", "lu_packed.cu", "lu_packed.cu"]
-    assert plans.plan(problem("cholesky", 4), "packed").source.name == "cholesky_packed.cu"
-    asked = plans.plan(problem("lu", 16), "packed", lanes=8, still=True)
-    assert asked.expression == "lu_warp<float, 16, 1, 8, 17, 280, true, 1>"
-    assert (asked.lanes, asked.systems, asked.blocks) == (8, 4, 25)
-
-
 def test_one_instantiation_for_each_name():
     names = [name for _, (name,), _ in plans.instantiations()]
     assert len(names) == len(set(names))

@@ -36,7 +36,7 @@ from warpfront.backend import compile as compiling  # noqa: E402
 from warpfront.batched import _batched_cuda as plans  # noqa: E402
 
 CHECKS = ("memcheck", "racecheck", "synccheck", "initcheck")
-DRIVER_SIZES = [(1, 1), (2, 3), (8, 8), (17, 2), (32, 1), (32, 8)]
+DRIVER_SIZES = [(1, 1), (2, 3), (8, 8), (9, 1), (17, 2), (32, 1), (32, 8)]
 
 
 def compile_one(job):
@@ -58,11 +58,11 @@ def compile_one(job):
     }
 
 
-def driver_plans(compiler="nvrtc"):
+def driver_plans(variants, compiler="nvrtc"):
     for method in plans.METHODS:
         for dtype in plans.DTYPES:
             for n, nrhs in DRIVER_SIZES if compiler == "nvrtc" else DRIVER_SIZES[1::2]:
-                for variant in plans.VARIANTS:
+                for variant in variants:
                     yield plans.BatchedProblem(method, n, nrhs, 12, dtype), variant
 
 
@@ -89,7 +89,7 @@ def build_all(jobs, seconds=60.0):
     return done
 
 
-def driver(compiler):
+def driver(compiler, variants):
     """Every kernel on awkward systems, each array an allocation of its own; results against the reference."""
     import cupy
     import numpy as np
@@ -100,7 +100,7 @@ def driver(compiler):
 
     cupy.cuda.set_allocator(None)
     checked = 0
-    for problem, variant in driver_plans(compiler):
+    for problem, variant in driver_plans(variants, compiler):
         dtype = np.dtype(problem.dtype).type
         a, _ = awkward(problem.method, problem.n, dtype)
         b = right(len(a), problem.n, problem.nrhs, dtype)
@@ -179,12 +179,12 @@ def finish(running, out, seconds):
     return results
 
 
-def jobs_of(compiler):
-    made = (plans.plan(*problem) for problem in driver_plans(compiler))
+def jobs_of(compiler, variants):
+    made = (plans.plan(*problem) for problem in driver_plans(variants, compiler))
     return [(p.source, p.expression, None, compiler) for p in made]
 
 
-def jobs_of_tests():
+def jobs_of_tests(variants):
     """What the device tests compile one after the other; here, all at once."""
     from batched_backends import Simt
 
@@ -193,34 +193,39 @@ def jobs_of_tests():
         for method in plans.METHODS
         for dtype in plans.DTYPES
         for n, nrhs in [*Simt.sizes, (16, 2)]
-        for variant in plans.VARIANTS
+        for variant in variants
     ]
     return [(p.source, p.expression, None, "nvrtc") for p in (plans.plan(*problem) for problem in problems)]
 
 
-def check(out, quick, seconds=160.0):
-    """Everything that may share the GPU. Quick: builds, the driver and the profiler only."""
+def check(out, quick, variants, seconds=160.0):
+    """Everything that may share the GPU. Quick: builds, the driver and the profiler only.
+
+    Variants: which kernels are driven and tested, all or those that changed since they were.
+    """
     begin = perf_counter()
 
     def left(until):
         return max(1.0, until * seconds / 160 - (perf_counter() - begin))
 
-    record = {"phase": "check", "source": source_digest()}
-    this = [sys.executable, str(Path(__file__).resolve()), "--driver"]
+    record = {"phase": "check", "source": source_digest(), "variants": variants}
+    this = [sys.executable, str(Path(__file__).resolve()), "--variants", *variants, "--driver"]
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "cuda and not slow", "-W", "default"]
     tests += ["-p", "no:cacheprovider", "tests/batched"]
+    if len(variants) < len(plans.VARIANTS):
+        tests += ["-k", " or ".join(["short_forms", *variants])]
     tool = which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    record["builds"] = build_all(jobs_of("nvrtc"), left(60))
+    record["builds"] = build_all(jobs_of("nvrtc", variants), left(60))
     running = start({"driver": this} if quick else {"pytest": tests, "driver": this}, out)
     if Path(tool).is_file() and not quick:
         options = ("--error-exitcode", "1", "--target-processes", "all")
         api = {"memcheck": ("--report-api-errors", "no")}
         running |= start({k: [tool, "--tool", k, *options, *api.get(k, ()), *this] for k in CHECKS}, out)
-        record["builds"] += build_all(jobs_of_tests(), left(100))
+        record["builds"] += build_all(jobs_of_tests(variants), left(100))
     record["builds"] += build_all(builds(), left(130))
     running |= start(profiler(this), out)
     if which("nvcc") and not quick and left(125) > 15:
-        record["builds"] += build_all(jobs_of("nvcc"), left(125))
+        record["builds"] += build_all(jobs_of("nvcc", variants), left(125))
         running |= start({"nvcc": [*this, "--compiler", "nvcc"]}, out)
     record["checks"] = finish(running, out, left(160))
     record["profile"] = profiled(out / "profile.log")
@@ -264,12 +269,13 @@ def main():
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--only", default="", help="sections whose name this regular expression finds")
     parser.add_argument("--quick", action="store_true", help="check: no tests, sanitizers, nvcc")
+    parser.add_argument("--variants", nargs="+", choices=plans.VARIANTS, default=list(plans.VARIANTS))
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compiler", default="nvrtc")
     given = parser.parse_args()
     if given.driver:
-        driver(given.compiler)
+        driver(given.compiler, given.variants)
         return 0
     if given.profile:
         Bench().profile()
@@ -277,7 +283,7 @@ def main():
     given.out.mkdir(parents=True, exist_ok=True)
     begin = perf_counter()
     good = (
-        check(given.out, given.quick, given.seconds or 160.0)
+        check(given.out, given.quick, given.variants, given.seconds or 160.0)
         if given.phase == "check"
         else measure(given.out, given.dry, begin + (given.seconds or 55.0), given.only)
     )

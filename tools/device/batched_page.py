@@ -20,6 +20,8 @@ sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 
 from batched_variants import source_digest  # noqa: E402
 
+from warpfront.batched._batched_cuda import VARIANTS  # noqa: E402
+
 RECORD = ROOT / "benchmarks" / "records" / "nvidia-h200" / "batched_raw.json.gz"
 PROFILE = RECORD.parent / "batched_profile.json.gz"
 PAGE = ROOT / "docs" / "batched.md"
@@ -132,6 +134,23 @@ def call_table(record):
     return lines
 
 
+def outcome(checks):
+    passed = ", ".join(name for name, result in checks.items() if result["exit"] == 0)
+    failed = ", ".join(name for name, result in checks.items() if result["exit"] != 0)
+    return f"passed {passed or 'none'}; failed {failed or 'none'}"
+
+
+def check_lines(record):
+    """What the device suite and the sanitizers said; of all kernels, or of those that have changed since."""
+    now, before = outcome(record.get("checks", {})), record.get("before")
+    if not before:
+        return [f"Device suite and sanitizers: {now}."]
+    return [
+        f"Device suite and sanitizers of the {' and '.join(record['variants'])} kernels: {now}.",
+        f"Of all kernels, on source `{before['source']}`, since when no other has changed: {outcome(before['checks'])}.",
+    ]
+
+
 def section():
     if not RECORD.is_file():
         return ["No GPU record yet."]
@@ -139,19 +158,16 @@ def section():
     device = record["device"]
     gpu = device.get("gpu", device) if isinstance(device, dict) else {}
     rate = record["sections"]["copy"]["tb_per_s"]
-    checks = record.get("checks", {})
-    passed = ", ".join(name for name, result in checks.items() if result["exit"] == 0)
     changed = []
     if record["source"] != source_digest():
         changed = [
             "",
             f"The kernels have changed since (`{source_digest()}`): their times are not measured yet.",
         ]
-    failed = ", ".join(name for name, result in checks.items() if result["exit"] != 0)
     return [
         f"On one {gpu.get('model', 'NVIDIA H200')}; source `{record['source']}`; record",
         f"`{RECORD.relative_to(ROOT)}`, every sample in it. A device copy moved {rate:.2f} TB/s in the same run.",
-        f"Device suite and sanitizers: passed {passed}; failed {failed or 'none'}.",
+        *check_lines(record),
         *changed,
         "",
         "Kernel time at 65,536 systems, microseconds, medians; every output of ours was verified in FP64 (residual,",
@@ -173,11 +189,14 @@ def section():
 
 def take(out):
     """Raw record with the checks of the same sources, the profile, and the records of the house."""
-    record = json.loads((out / "batched_time.json").read_text())
+    record, old = json.loads((out / "batched_time.json").read_text()), read()
     found = out / "batched_check.json"
     check = json.loads(found.read_text()) if found.is_file() else {}
     if check.get("source") == record["source"]:
         record["checks"] = {k: v for k, v in check["checks"].items() if k != "profile"}
+        if len(check["variants"]) < len(VARIANTS):
+            record["variants"] = check["variants"]
+            record["before"] = old.get("before") or {key: old[key] for key in ("source", "checks")}
         if check.get("profile"):
             profile = {"source": check["source"], "kernels": check["profile"]}
             PROFILE.write_bytes(gzip.compress(json.dumps(profile).encode(), 9, mtime=0))

@@ -45,15 +45,11 @@ COUNTERS = {
 # Lanes to a system, columns in a loop and blocks to fit a multiprocessor that are tried, by method, element bytes and n;
 # the planned one and the warp kernel come besides. Decided ones are left out.
 TRIED = {
-    ("cholesky", 4, 8): [(8, 8, 1), (16, 8, 1)],
-    ("cholesky", 4, 16): [(4, 4, 1), (8, 4, 1), (16, 8, 1)],
-    ("cholesky", 4, 32): [(8, 8, 8), (8, 4, 12), (16, 8, 16)],
-    ("cholesky", 8, 32): [(16, 8, 12), (32, 8, 1)],
+    ("cholesky", 4, 8): [(4, 4, 1), (8, 8, 1), (16, 8, 1)],
+    ("cholesky", 4, 16): [(4, 4, 1), (16, 8, 1)],
     ("lu", 4, 8): [(8, 8, 1), (16, 8, 1)],
-    ("lu", 4, 16): [(4, 4, 1), (8, 4, 1), (16, 8, 1)],
-    ("lu", 4, 24): [(8, 4, 1), (16, 8, 1)],
-    ("lu", 4, 32): [(8, 8, 12), (16, 8, 16), (32, 8, 1)],
-    ("lu", 8, 32): [(16, 8, 12), (32, 8, 1)],
+    ("lu", 4, 16): [(4, 4, 1), (8, 8, 1), (16, 8, 1)],
+    ("lu", 8, 16): [(4, 4, 1)],
 }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from warpfront.backend import compile as compiling
 from warpfront.backend import cuda
-from warpfront.batched._layout import WARP, packed_layout, still_layout
+from warpfront.batched._layout import WARP, packed_layout, warp_layout
 from warpfront.errors import InvalidValueError, NotSupportedError
 
 __all__ = [
@@ -55,15 +55,12 @@ OPTIONS = compiling.CompileOptions(fma=False)
 PACKED_LANES = {
     ("cholesky", 4): ((8, 4, 4), (32, 8, 8)),
     ("cholesky", 8): ((8, 2, 4), (16, 8, 8), (32, 8, 16)),
-    ("lu", 4): ((8, 4, 4), (32, 8, 8)),
-    ("lu", 8): ((8, 2, 4), (16, 8, 8), (32, 8, 16)),
+    ("lu", 4): ((8, 8, 4), (16, 4, 4), (32, 8, 8)),
+    ("lu", 8): ((8, 8, 4), (16, 8, 8), (32, 8, 16)),
 }
-# The largest n for which the packed variant leaves rows in their lanes (lu.cu, with fewer lanes): exchanging them pays
-# from there on.
-STILL = {("lu", 4): 8, ("lu", 8): 8}
 # Blocks to fit a multiprocessor where bounding registers pays: (method, element bytes, lanes) -> ((smallest n, largest n,
 # largest nrhs, blocks), ...), from the record: with several right-hand sides more registers are worth more than blocks.
-RESIDENT = {("cholesky", 4, 8): ((21, 32, 3, 12), (32, 32, 8, 8), (21, 31, 8, 12))}
+RESIDENT = {("cholesky", 4, 8): ((21, 24, 1, 16), (21, 32, 1, 12), (32, 32, 8, 8), (21, 31, 8, 12))}
 
 
 @dataclass(frozen=True)
@@ -163,7 +160,6 @@ def plan(
     lanes: int | None = None,
     resident: int | None = None,
     stage: int | None = None,
-    still: bool | None = None,
 ) -> Plan:
     """Return the launch that solves a batch with a variant.
 
@@ -180,8 +176,6 @@ def plan(
         Blocks that are to fit a multiprocessor, which bounds registers. Default: the tuned ones.
     stage : int, optional
         Columns that the factorisation of ``packed`` takes in a loop. Default: eight, or the lanes of a system.
-    still : bool, optional
-        Whether rows of ``packed`` stay in their lanes: the warp kernel with fewer lanes. Default: the tuned choice.
 
     Raises
     ------
@@ -198,9 +192,7 @@ def plan(
         raise NotSupportedError(f"the kernels are written for float32 and float64, not for {problem.dtype}")
     if limits.warp != WARP:
         raise NotSupportedError(f"the kernels need warps of 32 lanes, the device has {limits.warp}")
-    made = (
-        _serial(problem) if variant == "serial" else _warp(problem, variant, (lanes, resident, stage, still))
-    )
+    made = _serial(problem) if variant == "serial" else _warp(problem, variant, (lanes, resident, stage))
     if made.threads > limits.threads_x:
         raise NotSupportedError(
             f"a block of {made.threads} threads in x is needed, the device gives {limits.threads_x}"
@@ -236,7 +228,7 @@ def _serial(p: BatchedProblem) -> Plan:
 
 
 def _warp(p: BatchedProblem, variant: str, asked: tuple[Any, ...]) -> Plan:
-    lanes, resident, stage, still = asked
+    lanes, resident, stage = asked
     baseline = f"{p.method}_solve_batched"
     kind, itemsize, letter = DTYPES[p.dtype]
     if not (1 <= p.n <= MAX_N and 0 <= p.nrhs <= MAX_NRHS):
@@ -250,14 +242,12 @@ def _warp(p: BatchedProblem, variant: str, asked: tuple[Any, ...]) -> Plan:
     systems = WARP // lanes
     aligned = "true" if p.aligned else "false"
     blocks = resident or resident_blocks(p.method, p.n, p.nrhs, itemsize, lanes)
-    if still is None:
-        still = p.n <= STILL.get((p.method, itemsize), 0)
-    if variant == "packed" and not still:
+    if variant == "packed":
         layout = packed_layout(p.method, p.n, p.nrhs, itemsize, lanes)
         tail = f"{aligned}, {blocks}, {stage or min(lanes, 8)}"
         name = f"{p.method}_packed"
     else:
-        layout = still_layout(p.method, p.n, p.nrhs, itemsize, lanes)
+        layout = warp_layout(p.method, p.n, p.nrhs, itemsize)
         name, tail = f"{p.method}_warp", f"{aligned}, {blocks}"
     expression = f"{name}<{kind}, {p.n}, {p.nrhs}, {lanes}, {layout.pitch}, {layout.stride}, {tail}>"
     return Plan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["WARP", "Layout", "packed_layout", "still_layout"]
+__all__ = ["WARP", "Layout", "packed_layout", "warp_layout"]
 
 WARP = 32
 
@@ -63,35 +63,19 @@ def packed_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> 
     return Layout(pitch, stride, total)
 
 
-@lru_cache(maxsize=4096)
-def still_layout(method: str, n: int, nrhs: int, itemsize: int, lanes: int) -> Layout:
-    """Return how ``cholesky_warp`` or ``lu_warp`` lays out its shared memory: rows at odd pitch.
-
-    The stride between systems is the least for which lanes that read one column of their rows, all systems of the
-    block together, meet in the fewest banks.
-    """
-    systems, chunk, banks, pitch = WARP // lanes, 16 // itemsize, 128 // itemsize, n | 1
-    readers = [(k // lanes, k % lanes) for k in range(banks) if k % lanes < n and k // lanes < systems]
-
-    def crowd(stride: int) -> int:
-        used = [(system * stride + g * pitch) % banks for system, g in readers]
-        return max(used.count(bank) for bank in set(used))
-
-    stride = min(range(n * pitch, n * pitch + (banks if systems > 1 else 1)), key=crowd)
+def warp_layout(method: str, n: int, nrhs: int, itemsize: int) -> Layout:
+    """Return how ``cholesky_warp`` and ``lu_warp`` lay out their shared memory: one system, rows at odd pitch."""
+    chunk, pitch = 16 // itemsize, n | 1
     line = 2 * (-(-n // chunk) * chunk) + chunk
     parts = [
-        (systems * stride * itemsize, itemsize),
-        ((systems * n * nrhs or 1) * itemsize, itemsize),
-        (systems * 2 * line * itemsize, 16),
-        (systems * 4, 4),
+        (n * pitch * itemsize, itemsize),
+        ((n * nrhs or 1) * itemsize, itemsize),
+        (2 * line * itemsize, 16),
+        (4, 4),
     ]
     if method == "lu":
-        parts += [
-            (systems * itemsize, itemsize),
-            (systems * n * 4, 4),
-            (systems * n * 4 if nrhs != 1 else 4, 4),
-        ]
+        parts += [(itemsize, itemsize), (n * 4, 4), (n * 4 if nrhs != 1 else 4, 4)]
     total = 0
     for size, alignment in sorted(parts, key=lambda part: -part[1]):
         total = -(-total // alignment) * alignment + size
-    return Layout(pitch, stride, total)
+    return Layout(pitch, n * pitch, total)

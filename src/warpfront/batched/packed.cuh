@@ -125,6 +125,13 @@ WF_DEVICE doubt<T> no_doubt() {
   return d;
 }
 
+// v, or the reciprocal of a d > 0 whose mantissa is all ones, which Newton's iteration misses: (1 + 2^-23) / 2 of its power of
+// two. Known at once in float: one such pivot in a batch would have a warp begin again when others have finished.
+WF_DEVICE float unless_all_ones(float d, float v) {
+  const u32 u = __float_as_uint(d);
+  return (u & 0x7fffffu) == 0x7fffffu ? __uint_as_float(0x7f000000u - u) : v;
+}
+
 // d = sqrt(p), v = 1 / d. The root is what compilers make of it in this range: one correction of p / sqrt(p). The
 // reciprocal is Newton's iteration from the same start, twice; it is the IEEE one for every d whose mantissa is not all
 // ones (float: tried for all mantissas and starts up to four units off).
@@ -133,9 +140,8 @@ WF_DEVICE void root_and_reciprocal(float p, float& d, float& v, doubt<float>& do
   const float y = near_root(p), g = mul(p, y), h = mul(y, 0.5f);
   d = fused(fused(-g, g, p), h, g);
   const float z = fused(fused(-d, y, 1.0f), y, y);
-  v = fused(fused(-d, z, 1.0f), z, z);
+  v = unless_all_ones(d, fused(fused(-d, z, 1.0f), z, z));
   doubts.most = max_of(doubts.most, u - (47u << 23));  // 2^-80 <= p < 2^80
-  doubts.odd = doubts.odd || (u & 0xfffffeu) == 0x7ffffeu;
 }
 WF_DEVICE u32 high_word(double x) { return static_cast<u32>(static_cast<u64>(__double_as_longlong(x)) >> 32); }
 WF_DEVICE bool is_all_ones(double x) {
@@ -157,9 +163,8 @@ WF_DEVICE void reciprocal(float d, float& size, float& v, doubt<float>& doubts) 
   size = fabsf(d);
   const u32 u = __float_as_uint(size);
   const float y = near_reciprocal(size), z = fused(fused(-size, y, 1.0f), y, y);
-  v = fused(fused(-size, z, 1.0f), z, z);
+  v = unless_all_ones(size, fused(fused(-size, z, 1.0f), z, z));
   doubts.most = max_of(doubts.most, u - (47u << 23));
-  doubts.odd = doubts.odd || (u & 0x7fffffu) == 0x7fffffu;
 }
 WF_DEVICE void reciprocal(double d, double& size, double& v, doubt<double>& doubts) {
   size = fabs(d);
