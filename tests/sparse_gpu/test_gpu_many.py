@@ -120,3 +120,31 @@ def test_look_ahead_cuts_updates_and_keeps_their_order():
         assert all(j < k for j in launch.after)
         if launch.kernel == "strips":
             assert not set(launch.after) & set(rest)
+
+
+def test_strips_behind_the_diagonal_ones_apart():
+    a = laplacian(7, 7, 7)
+    symbolic = DirectSolver(a, structure="SPD", reordering_alg="amd").analyze()._symbolic
+    together, apart = (Emulated(symbolic, False, rest=rest, **SMALL).plan for rest in (10**6, 1))
+    rest = [k for k, x in enumerate(apart.launches) if x.kernel == "strips_rest"]
+    assert rest
+    assert len(apart.launches) == len(together.launches) + len(rest)
+    for k in rest:
+        own, behind = apart.launches[k - 1], apart.launches[k]
+        assert behind.after == (k - 1,)
+        assert behind.items == own.items + own.blocks
+        assert not any(k - 1 in x.after for x in apart.launches[k + 1 :])
+        items = apart.items[own.items : own.items + own.blocks + behind.blocks]
+        assert (items["index"][: own.blocks] < items["e0"][: own.blocks]).all()
+        assert (items["index"][own.blocks :] == items["e0"][own.blocks :]).all()
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("name", ["cube", "kkt"])
+def test_strips_apart_have_the_same_bits(name):
+    make, pivoting, plan = CASES[name]
+    a = make()
+    factors = [emulated(a, pivoting, rest=rest, **plan).buffers for rest in (10**6, 1)]
+    for part in ("diagonal", "pivots"):
+        assert np.array_equal(factors[0][part], factors[1][part])
+    assert np.array_equal(np.nan_to_num(factors[0]["panels"]), np.nan_to_num(factors[1]["panels"]))

@@ -18,6 +18,8 @@ VARIANTS = {  # panels with a common inverse, tiles with which a panel is loaded
     "span 2": (2, (1, 2), 4, True),
     "span 1": (1, (1, 2), 4, True),
     "no look-ahead": (8, (1, 2), 4, True),
+    "strips together": (8, (1, 2), 4, True),
+    "strips apart from 132": (8, (1, 2), 4, True),
     "old": (1, (), 0, False),
 }
 TREES = ("span 8", "span 8, sums in trees")
@@ -42,6 +44,9 @@ def compare(factor):
             tiles or 4,
             products,
         )
+        engine.LEAST_REST = {"strips together": 1 << 30, "old": 1 << 30, "strips apart from 132": 132}.get(
+            name, 528
+        )
         engine.LOOK_AHEAD = name not in ("no look-ahead", "old")
         if name == "old":
             steps.solve_items = lambda plan, tiles=False: kept[4](plan)
@@ -63,7 +68,7 @@ def compare(factor):
             found[name] = [round(t, 3) for t in row]
         finally:
             engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS, steps.solve_items = kept
-            engine.LOOK_AHEAD = True
+            engine.LOOK_AHEAD, engine.LEAST_REST = True, 528
         del made
         cupy.get_default_memory_pool().free_all_blocks()
     return found
@@ -81,7 +86,7 @@ def compare_strips(factor):
     values, kept, found = factor.runner.buffers["original"].copy(), KERNELS["strips"], {}
     runner = factor.runner
     for name, flag in (("all", "true"), ("one", "false")):
-        KERNELS["strips"] = replace(kept, template=f"eliminate_strips<{{T}}, {{pivoting}}, {flag}>")
+        KERNELS["strips"] = replace(kept, template=f"eliminate_strips<{{T}}, {{pivoting}}, {flag}, false>")
         try:
             key = f"factor, {name}"
             runner.define(key, factor._factor_sequence(gather=False))

@@ -12,12 +12,13 @@ from warpfront.report import Inertia, PivotStats
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu import memory, steps
 from warpfront.sparse.gpu.inverses import SPAN, Inversion, invert_items
-from warpfront.sparse.gpu.look_ahead import look_ahead
+from warpfront.sparse.gpu.look_ahead import REST, look_ahead, split_strips
 from warpfront.sparse.gpu.runner import Runner
 from warpfront.sparse.gpu.schedule import Device, GpuPlan, make_plan
 
 __all__ = ["GpuFactor", "Planned", "Refined", "require_gpu"]
 
+LEAST_REST = REST
 LOOK_AHEAD = True  # chunks of very wide fronts (`look_ahead`)
 GROUPS = (64, 32, 16, 8, 1)  # right-hand sides solved for at once
 NOTHING_FAILED = 2**31 - 1
@@ -74,7 +75,7 @@ class Planned(NamedTuple):
             symbolic, pivoting=pivoting, itemsize=np.dtype(dtype).itemsize,
             device=Device(probed.shared_bytes_optin, probed.sm_count),
         )  # fmt: skip
-        plan = look_ahead(plan) if LOOK_AHEAD else plan
+        plan = split_strips(look_ahead(plan) if LOOK_AHEAD else plan, LEAST_REST)
         items, sweeps = steps.solve_items(plan, tiles=True)
         more, inversions = invert_items(plan, SPAN, items.size)
         items = np.concatenate([items, more])

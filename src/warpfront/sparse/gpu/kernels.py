@@ -75,7 +75,11 @@ KERNELS = {
         "assemble.cu", "assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
     ),
     "strips": _spec(
-        "strips.cu", "eliminate_strips<{T}, {pivoting}, true>",
+        "strips.cu", "eliminate_strips<{T}, {pivoting}, true, false>",
+        "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
+    ),
+    "strips_rest": _spec(
+        "strips.cu", "eliminate_strips<{T}, {pivoting}, true, true>",
         "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),
@@ -213,7 +217,7 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
             names = [spec.expression(dtype, rhs=r) for r in (1, 16, 32)]
         if name in ("sweep_forest", "solve_tree"):
             names = [spec.expression(dtype, rhs=r) for r in (1, 4, 8)]
-        if name in ("strips", "factor_tree", "update", "update_rest", "contribution"):
+        if name in ("strips", "strips_rest", "factor_tree", "update", "update_rest", "contribution"):
             names = [spec.expression(dtype, pivoting=flag) for flag in (False, True)]
         for expression in dict.fromkeys(names):
             found.setdefault(spec.source, []).append(expression)

@@ -316,15 +316,14 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
   }
 }
 
-template <typename T, bool Pivoting, bool Quick>
-__global__ void __launch_bounds__(kStripThreads)
+// Rest: strips behind the diagonal ones, in a launch of their own; nothing is waited for, and two blocks fit a multiprocessor.
+template <typename T, bool Pivoting, bool Quick, bool Rest>
+__global__ void __launch_bounds__(kStripThreads, Rest ? 2 : 1)
     eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
                      const T* values, const T* blocks_of_children, const T* rule, T* panels, T* diagonal, i32* pivots,
                      T* published, u32* flags, i32* stats) {
   WF_DYNAMIC_SHARED(memory);
-  __shared__ typename ScratchOf<Pivoting, T>::type scratch;
   __shared__ Diagonal<T> d;
-  __shared__ i32 order[kPanel];
   __shared__ Piece pieces[kPieces];
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
   Strip<T> x;
@@ -342,14 +341,16 @@ __global__ void __launch_bounds__(kStripThreads)
     load_strip(x, owned);
   }
   for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
+  follow_strips<Pivoting, Quick>(x, d, blocks, owned);
+  // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
+  if (Rest || index >= blocks || warp != 0) return;
+  __shared__ typename ScratchOf<Pivoting, T>::type scratch;
+  __shared__ i32 order[kPanel];
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
   T* block_d = diagonal + 2 * (x.f.first + k0);
   i32* block_pivots = pivots + 2 * (x.f.first + k0);
   i32* block_stats = stats + kStats * (x.f.stat + first + index);
   T* to = x.published + static_cast<i64>(index) * kPublished;
-  follow_strips<Pivoting, Quick>(x, d, blocks, owned);
-  // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
-  if (index >= blocks || warp != 0) return;
   T* block = x.s + index * kBlockSize;
   eliminate_block<Quick>(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to, [&] {
     __syncwarp();
