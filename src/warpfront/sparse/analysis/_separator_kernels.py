@@ -18,7 +18,7 @@ __all__ = ["PASSES", "SEPARATOR", "Levels", "first_separator", "refine"]
 
 SEPARATOR = 2
 PASSES, ROUGH_PASSES = 4, 2  # of refinement; of a separator that is one of several
-WIDEST = 0.6  # share of all weight that one side may have
+WIDEST = 0.66  # share of all weight that one side may have
 UNEVEN = 0.2  # a separator between unequal sides counts as that much heavier at most
 PATIENCE, PATIENCE_SHARE = (
     100,
