@@ -18,6 +18,7 @@ MANY = (8, 64)
 def cases():
     yield "lap2d_300", lambda: laplacian(300, 300), ("SPD", "S")
     yield "lap3d_40", lambda: laplacian(40, 40, 40), ("SPD", "S")
+    yield "lap3d_64", lambda: laplacian(64, 64, 64), ("SPD",)
     for name in ("case1354_pegase_K1_it10",):
         yield name, lambda name=name: carried(name), ("SPD",)
     for name in (
@@ -28,7 +29,6 @@ def cases():
     ):
         yield name, lambda name=name: carried(name), ("S",)
     yield "kkt_3000_1000", lambda: kkt(3000, 1000), ("S",)
-    yield "lap3d_64", lambda: laplacian(64, 64, 64), ("SPD",)
 
 
 def walls(call, repeats):
@@ -358,7 +358,6 @@ def measure(out, cudss, limit):
                     failed += 1
                     traceback.print_exc()
                 (out / "time.json").write_text(json.dumps(record, indent=1, default=str))
-    sparse_gpu_sweeps.variants(out, solvers, begun + limit)
     more = []
     try:
         from sparse_gpu_assembly import record_rows
@@ -372,6 +371,7 @@ def measure(out, cudss, limit):
     except Exception:
         failed += 1
         traceback.print_exc()
+    sparse_gpu_sweeps.variants(out, solvers, begun + limit)
     failed += profile_all(out, solvers, begun + limit)
     sparse_gpu_sweeps.probe(out, solvers)
     print(f"time took {perf_counter() - begun:.0f} s, {failed} failed")
