@@ -6,6 +6,7 @@ import scipy.linalg
 
 from warpfront.dense import _lu_panel_cuda as plan
 from warpfront.dense._lu_blocked import row_order
+from warpfront.dense._lu_sweeps_cuda import sweeps
 
 
 def test_plan():
@@ -177,7 +178,7 @@ def test_sweeps_make_inverses_on_the_host(dtype):
     factors = [scipy.linalg.lu_factor(one) for one in given]
     lu = np.ascontiguousarray(np.stack([one.T for one, _ in factors])).astype(dtype)
     x = np.tile(np.eye(n, dtype=dtype), (2, 1, 1))
-    for step in plan.sweeps(n):
+    for step in sweeps(n):
         rows, known = (
             slice(step.first, step.first + step.wide),
             slice(step.known_first, step.known_first + step.known),

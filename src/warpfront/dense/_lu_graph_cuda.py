@@ -15,6 +15,7 @@ import numpy as np
 
 from warpfront.dense import _lu_panel_cuda as panels
 from warpfront.dense._blas_cuda import Blas, blas
+from warpfront.dense._lu_sweeps_cuda import invert_on
 from warpfront.dense.transpose import transpose
 
 __all__ = ["factor_panels", "invert_batch", "invert_one", "make_room", "queue_ahead", "solve_triangles"]
@@ -257,7 +258,7 @@ def invert_batch(lu: Any, pivots: Any) -> Any:
     stream = int(cupy.cuda.get_current_stream().ptr)
     x = cupy.zeros_like(lu)
     x.reshape(batch, -1)[:, :: n + 1] = 1
-    panels.invert_on(lu, x, blas(lu.dtype.name, stream, lu.device.id), stream)
+    invert_on(lu, x, blas(lu.dtype.name, stream, lu.device.id), stream)
     order, _ = _order(pivots, stream)
     result = cupy.empty_like(lu)
     result[cupy.arange(batch)[:, None], order] = x  # the interchanges, as columns of the inverse

@@ -79,18 +79,6 @@ WF_DEVICE i32 winner(const candidates<T, W, Slots>& mail, int half, int count, i
   return __shfl_sync(kFullMask, own.index, who);
 }
 
-// This lane's largest entry of the column that stands in entry 0, among places from j on.
-template <typename T, int R, int W>
-WF_DEVICE indexed<T> largest(const T (&v)[R][W], const i32 (&place)[R], int j) {
-  indexed<T> best = {T(-1), kNone};
-  WF_UNROLL
-  for (int r = 0; r < R; ++r) {
-    const indexed<T> own = {magnitude(v[r][0]), place[r]};
-    if (place[r] >= j && beats(own, best)) best = own;
-  }
-  return best;
-}
-
 // A warp's candidate: its row in `to`, 0 where columns are finished, and its key, which all lanes get.
 template <typename T, int R, int W>
 WF_DEVICE pack<T> offer(const T (&v)[R][W], const i32 (&place)[R], const search<T>& found, T* to, int j) {

@@ -8,6 +8,18 @@ namespace wf {
 template <typename T>
 WF_DEVICE T magnitude(T a) { return a < T(0) ? -a : a; }
 
+// This lane's largest entry of the column that stands in entry 0, among places from j on.
+template <typename T, int R, int W>
+WF_DEVICE indexed<T> largest(const T (&v)[R][W], const i32 (&place)[R], int j) {
+  indexed<T> best = {T(-1), kNone};
+  WF_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const indexed<T> own = {magnitude(v[r][0]), place[r]};
+    if (place[r] >= j && beats(own, best)) best = own;
+  }
+  return best;
+}
+
 // A search over a warp in two steps, so that other work fits between: the bits of an absolute value order as it does, NaN
 // above all. own: this lane's largest entry and its place, kNone without one.
 template <typename T>
