@@ -229,61 +229,6 @@ WF_DEVICE void multiply_tiles(T (&acc)[M][N][4], const T* a, int lda, const T* b
 WF_DEVICE int tile_row(int e) { return lane_id() / 4 + 8 * (e / 2); }
 WF_DEVICE int tile_col(int e) { return 2 * (lane_id() % 4) + e % 2; }
 
-// Adds the children's blocks to a front in shared memory (column-major, ld). A parent's column belongs to one warp; a warp
-// loads a few columns of a child at a time, several rows a lane, before it adds any of them.
-template <int Threads, typename T>
-WF_DEVICE void pull_front(T* front, int ld, const Front& f, const Child* children, const i32* maps, const T* blocks) {
-  constexpr int kWarps = Threads / kWarp, kBatch = kWarps == 1 ? 8 : 4, kChunks = kWarps == 1 ? 1 : 4;
-  const int rank = team_rank<Threads>(), lane = rank % kWarp, warp = rank / kWarp;
-  // Two records and one list of places ahead: a child costs the latency of its block only.
-  Child next = f.child0 < f.child1 ? children[f.child0] : Child{};
-  Child after = f.child0 + 1 < f.child1 ? children[f.child0 + 1] : Child{};
-  int place_next = lane < next.below ? maps[next.map + lane] : -1;
-  for (int c = f.child0; c < f.child1; ++c) {
-    const Child child = next;
-    const int place_first = place_next;
-    next = after;
-    after = c + 2 < f.child1 ? children[c + 2] : Child{};
-    place_next = lane < next.below ? maps[next.map + lane] : -1;
-    const i32* map = maps + child.map;
-    const T* block = blocks + child.block;
-    const int below = child.below;
-    for (int base = 0; base < below; base += kWarp) {
-      const int place = base == 0 ? place_first : base + lane < below ? map[base + lane] : -1;
-      u32 mine = __ballot_sync(kFullMask, place >= 0 && place % kWarps == warp);
-      while (mine != 0) {
-        int col[kBatch], into[kBatch];
-        WF_UNROLL
-        for (int q = 0; q < kBatch; ++q) {
-          const int bit = mine != 0 ? __ffs(static_cast<int>(mine)) - 1 : -1;
-          into[q] = __shfl_sync(kFullMask, place, bit < 0 ? 0 : bit);
-          col[q] = bit < 0 ? below : base + bit;
-          mine &= mine - 1;
-        }
-        for (int i0 = base; i0 < below; i0 += kWarp * kChunks) {
-          T v[kChunks][kBatch];
-          int row[kChunks];
-          WF_UNROLL
-          for (int h = 0; h < kChunks; ++h) {
-            const int i = i0 + h * kWarp + lane;
-            row[h] = i < below ? map[i] : 0;
-            WF_UNROLL
-            for (int q = 0; q < kBatch; ++q) v[h][q] = i < below && i >= col[q] ? block[packed_at(below, col[q]) + i] : T(0);
-          }
-          WF_UNROLL
-          for (int h = 0; h < kChunks; ++h) {
-            const int i = i0 + h * kWarp + lane;
-            WF_UNROLL
-            for (int q = 0; q < kBatch; ++q)
-              if (i < below && i >= col[q]) front[into[q] * ld + row[h]] += v[h][q];
-          }
-        }
-        __syncwarp();
-      }
-    }
-  }
-}
-
 // The part of a child that falls on a tile: its rows ra..rb and columns ca..cb.
 struct Piece {
   i64 block, map;
@@ -291,15 +236,18 @@ struct Piece {
 };
 constexpr int kPieces = 16;
 
+// Where the upper half of a general front's contribution block begins; `side` 1 means that one (lu_front.cuh).
+WF_DEVICE i64 upper_block(i64 block, i32 below) { return block + (static_cast<i64>(below) * (below + 1) / 2 + 3) / 4 * 4; }
+
 // Describes up to kPieces children from `first` on, a thread each; the caller's barrier follows.
 template <int Rows, int Cols>
 WF_DEVICE void list_pieces(Piece* pieces, int first, const Front& f, int row0, int col0, const Child* children,
-                           const i32* maps) {
+                           const i32* maps, int side = 0) {
   const int c = first + static_cast<int>(threadIdx.x), bins = (f.rows + 31) / 32;
   if (threadIdx.x >= kPieces || c >= f.child1) return;
   const Child child = children[c];
   const i32* range = maps + child.range;
-  pieces[threadIdx.x] = {child.block, child.map, child.below,
+  pieces[threadIdx.x] = {side == 0 ? child.block : upper_block(child.block, child.below), child.map, child.below,
                          range[row0 / 32], range[min_of(row0 / 32 + Rows / 32, bins)],
                          range[col0 / 32], range[min_of(col0 / 32 + Cols / 32, bins)], 0};
 }
@@ -310,14 +258,14 @@ WF_DEVICE void list_pieces(Piece* pieces, int first, const Front& f, int row0, i
 // element, and one separates the last use of a list from the next one.
 template <int Rows, int Cols, int Threads, typename T>
 WF_DEVICE void pull_tile(T* tile, int pitch, Piece* pieces, const Front& f, int row0, int col0, int least,
-                         const Child* children, const i32* maps, const T* blocks) {
+                         const Child* children, const i32* maps, const T* blocks, int side = 0) {
   constexpr int kGroups = Threads / Rows, kBatch = 16;
   const int thread = threadIdx.x, lane = thread % Rows, group = thread / Rows;
   for (int c = f.child0; c < f.child1; ++c) {
     const int at = (c - f.child0) % kPieces;
     if (at == 0 && c != f.child0) {
       __syncthreads();
-      list_pieces<Rows, Cols>(pieces, c, f, row0, col0, children, maps);
+      list_pieces<Rows, Cols>(pieces, c, f, row0, col0, children, maps, side);
       __syncthreads();
     }
     const Piece piece = pieces[at];

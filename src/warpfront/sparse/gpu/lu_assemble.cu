@@ -3,8 +3,8 @@
 // One block of 128 threads takes one item: rows row..row+64 of columns col..col+32 of one half (item.last, see lu_front.cuh)
 // of a front, in shared memory (column-major, pitch 68). Each element of the half's lower trapezoid, and of the rows that pad
 // it, is written once.
-// Barriers: zeroed | entries entered | one after each child (pull_half_tile) | written.
-#include "lu_pull.cuh"
+// Barriers: zeroed | entries entered | one after each child (pull_tile) | written.
+#include "lu_front.cuh"
 
 using namespace wf;
 
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(128)
   const Item item = items[blockIdx.x];
   const Front f = fronts[item.front];
   const int thread = threadIdx.x, side = item.last;
-  list_half<kRows, kCols>(pieces, f.child0, f, item.row, item.col, side, children, maps);
+  list_pieces<kRows, kCols>(pieces, f.child0, f, item.row, item.col, children, maps, side);
   for (int e = thread; e < kCols * kLd; e += kThreads) tile[e] = T(0);
   __syncthreads();
   for (int e = item.e0 + thread; e < item.e1; e += kThreads) {
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(128)
     tile[(entry.col - item.col) * kLd + row] = values[side == 1 ? ~entry.slot : entry.slot];
   }
   __syncthreads();
-  pull_half_tile<kRows, kCols, kThreads>(tile, kLd, pieces, f, item.row, item.col, 0, side, children, maps, blocks);
+  pull_tile<kRows, kCols, kThreads>(tile, kLd, pieces, f, item.row, item.col, 0, children, maps, blocks, side);
   T* panel = panels + side_panel(f, side);
   const int lane = thread % kRows, i = item.row + lane;
   for (int c = thread / kRows; c < kCols; c += kThreads / kRows) {

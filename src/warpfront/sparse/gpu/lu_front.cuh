@@ -49,7 +49,6 @@ WF_DEVICE float lu_largest(float v) {
 
 // Where the upper halves begin. The order of the matrix lies in the record's last word.
 WF_DEVICE i64 upper_panel(const Front& f) { return f.panel + static_cast<i64>(f.ld) * f.width; }
-WF_DEVICE i64 upper_block(i64 block, i32 below) { return block + (static_cast<i64>(below) * (below + 1) / 2 + 3) / 4 * 4; }
 WF_DEVICE i64 side_panel(const Front& f, int side) { return side == 0 ? f.panel : upper_panel(f); }
 WF_DEVICE i64 order_of(const Front& f) { return f.unused; }
 

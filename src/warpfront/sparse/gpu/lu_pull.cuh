@@ -1,4 +1,4 @@
-// Extend-add by pull for either half of an LU front: into a whole front, or into a tile of one half.
+// Extend-add by pull into a whole LU front, both halves at once.
 #pragma once
 #include "lu_front.cuh"
 
@@ -62,55 +62,6 @@ WF_DEVICE void pull_halves(T* front, int ld, const Front& f, const Child* childr
         __syncwarp();
       }
     }
-  }
-}
-
-// The part of each child that falls on a tile, in the half that belongs to `side`.
-template <int Rows, int Cols>
-WF_DEVICE void list_half(Piece* pieces, int first, const Front& f, int row0, int col0, int side, const Child* children,
-                         const i32* maps) {
-  const int c = first + static_cast<int>(threadIdx.x), bins = (f.rows + 31) / 32;
-  if (threadIdx.x >= kPieces || c >= f.child1) return;
-  const Child child = children[c];
-  const i32* range = maps + child.range;
-  pieces[threadIdx.x] = {side == 0 ? child.block : upper_block(child.block, child.below), child.map, child.below,
-                         range[row0 / 32], range[min_of(row0 / 32 + Rows / 32, bins)],
-                         range[col0 / 32], range[min_of(col0 / 32 + Cols / 32, bins)], 0};
-}
-
-// Adds the children's parts to a tile in shared memory; columns before `least` are left out. The first pieces are listed.
-template <int Rows, int Cols, int Threads, typename T>
-WF_DEVICE void pull_half_tile(T* tile, int pitch, Piece* pieces, const Front& f, int row0, int col0, int least, int side,
-                              const Child* children, const i32* maps, const T* blocks) {
-  constexpr int kGroups = Threads / Rows, kBatch = 16;
-  const int thread = threadIdx.x, lane = thread % Rows, group = thread / Rows;
-  for (int c = f.child0; c < f.child1; ++c) {
-    const int at = (c - f.child0) % kPieces;
-    if (at == 0 && c != f.child0) {
-      __syncthreads();
-      list_half<Rows, Cols>(pieces, c, f, row0, col0, side, children, maps);
-      __syncthreads();
-    }
-    const Piece piece = pieces[at];
-    if (piece.ra == piece.rb || piece.ca == piece.cb) continue;
-    const i32* map = maps + piece.map;
-    const T* block = blocks + piece.block;
-    const int i = piece.ra + lane, row = i < piece.rb ? map[i] - row0 : 0;
-    for (int base = piece.ca + group; base < piece.cb; base += kGroups * kBatch) {
-      T v[kBatch];
-      int into[kBatch];
-      WF_UNROLL
-      for (int q = 0; q < kBatch; ++q) {
-        const int j = base + q * kGroups;
-        const bool inside = j < piece.cb && i < piece.rb && i >= j;
-        into[q] = inside ? map[j] : -1;
-        v[q] = inside ? block[packed_at(piece.below, j) + i] : T(0);
-      }
-      WF_UNROLL
-      for (int q = 0; q < kBatch; ++q)
-        if (into[q] >= least) tile[(into[q] - col0) * pitch + row] += v[q];
-    }
-    __syncthreads();
   }
 }
 

@@ -7,7 +7,7 @@
 // block. Otherwise the product is subtracted from the half's columns col..end.
 // Dynamic shared memory: Stages x (A, B) of 32 columns, pitch 68; reused for the result.
 // Barriers: slice landed | multiplied, before the slice's place is filled again | result stored | each child | written.
-#include "lu_pull.cuh"
+#include "lu_front.cuh"
 
 using namespace wf;
 
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kTileThreads)
   };
   for (int s = 0; s < Stages - 1; ++s) load(s);
   load_d(0);
-  if (Contribution) list_half<kTile, kTile>(pieces, f.child0, f, item.row, item.col, side, children, maps);
+  if (Contribution) list_pieces<kTile, kTile>(pieces, f.child0, f, item.row, item.col, children, maps, side);
   T acc[2][4][4] = {};
   for (int s = 0; s < slices; ++s) {
     cp_async_wait<Stages - 2>();
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(kTileThreads)
         tile[(col0 + 8 * n + tile_col(e)) * kTilePitch + row0 + 16 * m + tile_row(e)] = -acc[m][n][e];
   __syncthreads();
   if (Contribution)
-    pull_half_tile<kTile, kTile, kTileThreads>(tile, kTilePitch, pieces, f, item.row, item.col, f.width, side, children,
-                                               maps, blocks);
+    pull_tile<kTile, kTile, kTileThreads>(tile, kTilePitch, pieces, f, item.row, item.col, f.width, children, maps,
+                                          blocks, side);
   const int below = f.rows - f.width, r = thread % kTile, i = item.row + r;
   T* block = blocks + (side == 0 ? f.block : upper_block(f.block, below));
   for (int c = thread / kTile; c < kTile; c += kTileThreads / kTile) {
