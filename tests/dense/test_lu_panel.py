@@ -328,6 +328,27 @@ def test_block_columns_ahead_end_in_the_same_factors_on_the_device(n, outer, dty
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("n", "block", "count"), [(700, 128, 1), (700, 256, 3), (512, 512, 2)])
+def test_triangles_in_blocks_solve_on_the_device(n, block, count, dtype):
+    import cupy
+
+    from warpfront.dense import _device_lu
+    from warpfront.dense._lu_graph_cuda import solve_triangles
+
+    rng = cupy.random.default_rng(n)
+    a, b = (
+        rng.standard_normal((n, n), dtype=np.dtype(dtype)),
+        rng.standard_normal((count, n), dtype=np.dtype(dtype)),
+    )
+    found = _device_lu.factor(a[None])
+    x = solve_triangles(found.lu[0], found.pivots[0], b, block)
+    assert bool((x == solve_triangles(found.lu[0], found.pivots[0], b, block)).all())
+    error = abs(b.T - a @ x.T).max() / abs(x).max()
+    assert float(error) < 40 * n * np.finfo(dtype).eps
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_batch_is_factored_as_one_on_the_device(dtype):
     import cupy
 

@@ -295,15 +295,18 @@ def main():
             "precisions": lambda: precisions(options.out, 50, (8192, 16384, 2048)),
         }
     if options.phase == "time":
-        from dense_profile import profile
+        from dense_profile import ahead, mixed_parts, profile, stages
         from products import figures
 
         sections = {
             "build": build_all,
             "products": lambda: figures(options.out),
-            "figures": lambda: main_figures(options.out, 36),
-            "precisions": lambda: precisions(options.out, 44),
-            "profile": lambda: profile(options.out, 50 - (perf_counter() - STARTED)),
+            "ahead": lambda: ahead(options.out, 8),
+            "stages": lambda: stages(options.out),
+            "figures": lambda: main_figures(options.out, 40),
+            "mixed": lambda: mixed_parts(options.out),
+            "precisions": lambda: precisions(options.out, 50, (16384, 8192, 2048, 512)),
+            "profile": lambda: profile(options.out, 54 - (perf_counter() - STARTED)),
         }
     failed = []
     for name, work in sections.items():

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 OUTER = {512: (512,), 2048: (2048,), 4096: (256,), 8192: (256,)}
-AHEAD = {512: (32, 64), 1024: (32, 64), 2048: (32, 64, 128), 4096: (32, 64, 128, 256), 8192: (64, 128, 256)}
+AHEAD = {512: (32,), 2048: (32, 64), 8192: (64, 128, 256)}
 
 
 def best(work, repeats=3):
@@ -259,11 +259,12 @@ def mixed_parts(out):
     import cupy
 
     from warpfront.dense import _device_lu
+    from warpfront.dense._lu_graph_cuda import solve_triangles
     from warpfront.dense._lu_low_cuda import LowFactor
     from warpfront.dense.mixed import power_of_two, refine_solve
 
     table = []
-    for n in (2048, 8192, 16384):
+    for n in (8192, 16384):
         a = cupy.random.default_rng(0).standard_normal((n, n)) + 2 * n**0.5 * cupy.eye(n)
         b, row = a @ cupy.ones((n, 1)), {"n": n}
 
@@ -280,6 +281,11 @@ def mixed_parts(out):
             low = LowFactor.of(a, name)
             right = b.astype(np.float32)
             timed(f"{name} solve", lambda low=low, right=right: low.solve(right))
+            if name == "float32":
+                for block in (512, 1024, 2048):
+                    timed(f"float32 solve by {block}",
+                          lambda low=low, right=right, block=block: solve_triangles(
+                              low._factors.lu[0], low._factors.pivots[0], right.T, block))  # fmt: skip
             timed(f"{name} refine",
                   lambda a=a, b=b, low=low: refine_solve(a, b, low, np.float64, cupy, estimate=False))  # fmt: skip
             outcome = refine_solve(a, b, low, np.float64, cupy, estimate=False)

@@ -21,6 +21,7 @@ __all__ = ["DeviceLU", "factor", "fan_out", "mark_not_finite", "summarised"]
 
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 MANY_COLUMNS = 64  # right-hand sides from which two triangular solves of cuBLAS are the faster way
+BLOCKED_ORDER, SOLVE_BLOCK = 1 << 30, 1024  # where a few right-hand sides take triangles and products in turn
 STREAMS = 8  # for matrices factored one after another
 BATCHED_ORDER, BATCHED_COUNT = (
     1024,
@@ -108,6 +109,9 @@ class DeviceLU:
         elif trans == "N" and x.shape[1] >= MANY_COLUMNS and panels.solves(self.lu.dtype.name, self.order):
             for k in range(len(x)):
                 x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], x[k])
+        elif trans == "N" and self.order >= BLOCKED_ORDER and panels.solves(self.lu.dtype.name, self.order):
+            for k in range(len(x)):
+                x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], x[k], SOLVE_BLOCK)
         else:
             self._sweep_large(x, trans)
         return x.transpose(0, 2, 1)

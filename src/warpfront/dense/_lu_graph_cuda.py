@@ -208,15 +208,28 @@ def _order(pivots: Any, stream: int) -> tuple[Any, Any]:
     return order, place
 
 
-def solve_triangles(lu: Any, pivots: Any, x: Any) -> Any:
-    """Solve for many right-hand sides with one matrix's factors: ``x`` [count, n] holds columns; returns a new array."""
+def solve_triangles(lu: Any, pivots: Any, x: Any, block: int | None = None) -> Any:
+    """Solve with one matrix's factors: ``x`` [count, n] holds columns; returns a new array.
+
+    Triangles of ``block`` rows and products with what is below or above them in turn; of all rows by default.
+    """
     import cupy
 
-    n, stream = len(lu), int(cupy.cuda.get_current_stream().ptr)
-    routines, at = blas(lu.dtype.name, stream, lu.device.id), lu.data.ptr
-    result = x[:, _order(pivots, stream)[0]]
-    routines.solve_triangle(False, n, len(x), at, n, result.data.ptr, n)
-    routines.solve_triangle(True, n, len(x), at, n, result.data.ptr, n)
+    n, count, stream = len(lu), len(x), int(cupy.cuda.get_current_stream().ptr)
+    routines, item = blas(lu.dtype.name, stream, lu.device.id), lu.itemsize
+    result, wide = x[:, _order(pivots, stream)[0]], block or n
+    at, right = lu.data.ptr, result.data.ptr
+    starts = range(0, n, wide)
+    for upper in (False, True):
+        for first in reversed(starts) if upper else starts:
+            many = min(wide, n - first)
+            here, corner = right + first * item, at + first * (n + 1) * item
+            routines.solve_triangle(upper, many, count, corner, n, here, n)
+            if upper and first:
+                routines.subtract_product(first, count, many, at + first * n * item, here, right, n)
+            elif not upper and first + many < n:
+                down = many * item
+                routines.subtract_product(n - first - many, count, many, corner + down, here, here + down, n)
     return result
 
 
