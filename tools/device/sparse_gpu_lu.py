@@ -349,6 +349,7 @@ def main():
     if args.section:
         return run_section(args.section, args.out)
     if args.phase == "check":
+        side_by_side.leave_on_term()
         return check(args.out, args.limit or 140.0)
     from sparse_gpu_lu_time import measure
 
