@@ -129,10 +129,10 @@ def main():
     parser.add_argument("--limit", type=float, default=140.0)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    side_by_side.leave_on_term()
     if args.section:
         return run_section(args.section, args.out)
     if args.phase == "check":
+        side_by_side.leave_on_term()  # not where a kernel is waited for: the handler would wait with it
         return check(args.out, args.limit)
     if smoke(args.out, 40.0) != 0:
         from warpfront.sparse.gpu import schedule
