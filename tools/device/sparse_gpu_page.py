@@ -44,6 +44,61 @@ def system_table(record):
     return lines
 
 
+def many_table(record):
+    """Times for several right-hand sides at once."""
+    rows = [row for row in record.rows if row.operation.startswith("solve of ")]
+    if not rows:
+        return []
+    lines = [
+        "",
+        "Several right-hand sides at once, each with the bits of a single solve; medians in milliseconds, ours / cuDSS:",
+        "",
+    ]
+    counts = sorted({int(row.operation.split()[2]) for row in rows})
+    lines.append("| system | structure | " + " | ".join(str(k) for k in counts) + " |")
+    lines.append("|---" * (len(counts) + 2) + "|")
+    cells = {}
+    for row in rows:
+        _, _, count, structure, _ = row.operation.split()
+        cells.setdefault((row.case, structure.rstrip(",")), {})[int(count)] = times(row).rpartition(" / ")[0]
+    for (case, structure), found in cells.items():
+        lines.append(f"| {case} | {structure} | " + " | ".join(found.get(k, "–") for k in counts) + " |")
+    return lines
+
+
+def bounds_table(record):
+    """What bounds each system: the chain of wide fronts, the arithmetic, reading the factor."""
+    solves = {
+        (row.case, row.operation.partition(" ")[2]): row
+        for row in record.rows
+        if row.operation.startswith("solve ")
+    }
+    lines = [
+        "",
+        "What bounds them: levels of the tree and, summed over these, the most panels of 32 columns that follow one",
+        "another; the share of 66 TFLOP/s in the factorisation; the time in which a copy moves the factor twice, and its share",
+        "of a solve:",
+        "",
+        "| system | structure | levels | panels | share of 66 TFLOP/s | factor read twice, ms | share of the solve |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    begun = len(lines)
+    for row in record.rows:
+        kind, _, rest = row.operation.partition(" ")
+        ours = row.contenders.get("warpfront")
+        if kind != "refactor" or not rest.endswith("ir0") or ours is None or "levels" not in ours.values:
+            continue
+        v, w = ours.values, solves[row.case, rest].contenders["warpfront"].values
+        cells = [row.case, rest.partition(",")[0], str(v["levels"]), str(v["dependent_panels"])]
+        cells += [
+            f"{v['share_of_66_tflops']:.2f}",
+            f"{w['factor_read_twice_ms']:.3f}",
+            f"{w['roofline_share']:.2f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines if len(lines) > begun else []
+
+
 def behind(record):
     """Rows in which the peer's default was ahead, by operation."""
     found = []
@@ -84,6 +139,8 @@ def section():
         *system_table(record),
         "",
         f"Rows in which cuDSS's default was ahead (ours / cuDSS): {behind(record)}.",
+        *many_table(record),
+        *bounds_table(record),
         *assembly_table(record),
     ]
 
