@@ -76,8 +76,8 @@ def bounds_table(record):
     lines = [
         "",
         "What bounds them: levels of the tree and, summed over these, the most panels of 32 columns that follow one",
-        "another; the share of 66 TFLOP/s in the factorisation; the time in which a copy moves the factor twice, and its share",
-        "of a solve:",
+        "another; the share of 66 TFLOP/s in the factorisation; the time in which a copy moves the factor twice, and its",
+        "share of a solve:",
         "",
         "| system | structure | levels | panels | share of 66 TFLOP/s | factor read twice, ms | share of the solve |",
         "|---|---|---|---|---|---|---|",
