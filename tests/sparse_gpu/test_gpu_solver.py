@@ -46,6 +46,28 @@ def test_solves_and_reports(cupy):
     assert s.solve(np.empty((81, 0))).shape == (81, 0)
 
 
+def test_more_right_hand_sides_than_there_is_room_for(cupy):
+    a = laplacian(9, 9)
+    s = make(a, structure="SPD")
+    b = np.random.default_rng(0).standard_normal((81, 19))
+    few = s.solve(b[:, :3])
+    before = s._factor.nbytes
+    x = s.solve(b)
+    assert s._factor.nbytes > before
+    assert componentwise(a, x, b) <= 1e-13
+    assert np.array_equal(x[:, :3], few)
+    assert np.array_equal(s.solve(b[:, :3]), few)
+    assert np.array_equal(s.solve(b[:, 18]), x[:, 18])
+    assert s.report.solve.n_rhs == 1
+
+
+def test_a_captured_solve_does_not_allocate(cupy):
+    a = laplacian(5, 5)
+    s = make(a, structure="SPD", check="status").factorize()
+    with pytest.raises(NotSupportedError, match="solve for as many once before the capture"):
+        s._factor._make_room(16, True)
+
+
 def test_device_arrays_stay_on_the_device(cupy):
     a = grid_kkt(7)
     s = make(a, structure="S", check="status")
