@@ -5,7 +5,7 @@ from functools import cache
 from warpfront.backend.simt import Simt
 from warpfront.sparse.gpu.kernels import of_type
 
-APART = ("fronts.cu", "strips.cu")
+APART = ("fronts.cu", "strips.cu", "wide_sweeps.cu")
 
 
 @cache

@@ -148,3 +148,13 @@ def test_strips_apart_have_the_same_bits(name):
     for part in ("diagonal", "pivots"):
         assert np.array_equal(factors[0][part], factors[1][part])
     assert np.array_equal(np.nan_to_num(factors[0]["panels"]), np.nan_to_num(factors[1]["panels"]))
+
+
+@pytest.mark.simt
+def test_strips_that_load_nothing_ahead_have_the_same_bits(monkeypatch):
+    a = laplacian(7, 7, 7)
+    e = emulated(a, False, **SMALL)
+    b = np.random.default_rng(0).standard_normal((1, a.shape[0]))
+    x = e.solve(b)
+    monkeypatch.setattr(steps, "CROWD", 0)
+    assert np.array_equal(e.solve(b), x)

@@ -17,6 +17,7 @@ VARIANTS = {  # panels with a common inverse, tiles with which a panel is loaded
     "2 tiles": (8, (1, 2), 2, True),
     "span 4": (4, (1, 2), 4, True),
     "none ahead": (8, (), 4, True),
+    "always ahead": (8, (1, 2), 4, True),
     "strips apart from 132": (8, (1, 2), 4, True),
 }
 TREES = ("as it is", "sums in trees")
@@ -46,6 +47,7 @@ def compare(factor, deadline):
         engine.LEAST_REST = {"strips together": 1 << 30, "old": 1 << 30, "strips apart from 132": 132}.get(
             name, 528
         )
+        steps.CROWD = 1 << 30 if name == "always ahead" else 528
         engine.LOOK_AHEAD = name not in ("no look-ahead", "old")
         if name == "old":
             steps.solve_items = lambda plan, tiles=False: kept[4](plan)
@@ -67,7 +69,7 @@ def compare(factor, deadline):
             found[name] = [round(t, 3) for t in row]
         finally:
             engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS, steps.solve_items = kept
-            engine.LOOK_AHEAD, engine.LEAST_REST = True, 528
+            engine.LOOK_AHEAD, engine.LEAST_REST, steps.CROWD = True, 528, 528
         del made
         cupy.get_default_memory_pool().free_all_blocks()
     return found

@@ -12,7 +12,7 @@ STAGES = 2
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 4
 TREE_PRODUCTS = True  # sweeps through trees of small fronts as products of tiles
-AHEAD = (1, 2)  # tiles with which a sweep loads a panel ahead
+AHEAD = (1, 2)  # tiles with which a sweep loads a panel ahead, unless so many blocks hide the latency
 C_TYPES = {"float64": "double", "float32": "float"}
 
 
@@ -41,13 +41,15 @@ class KernelSpec:
         """The kernel file."""
         return FOLDER / self.file
 
-    def expression(self, dtype: str, threads: int = 0, pivoting: bool = False, rhs: int = 1) -> str:
-        """Return the C++ name of an instantiation."""
+    def expression(
+        self, dtype: str, threads: int = 0, pivoting: bool = False, rhs: int = 1, crowded: bool = False
+    ) -> str:
+        """Return the C++ name of an instantiation; ``crowded``: blocks enough that none needs to load ahead."""
         tiles = column_tiles(rhs)
         return self.template.format(
             T=C_TYPES[dtype], threads=threads, pivoting="true" if pivoting else "false", rhs=min(rhs, MOST_TOGETHER),
             team=team_columns(rhs), products="true" if TREE_PRODUCTS else "false", tiles=tiles,
-            deep="true" if tiles in AHEAD else "false",
+            deep="true" if tiles in AHEAD and not crowded else "false",
         )  # fmt: skip
 
 
@@ -214,7 +216,7 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
         if name in ("forward", "backward"):
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
         if name in ("forward_strips", "backward_strips"):
-            names = [spec.expression(dtype, rhs=r) for r in (1, 16, 32)]
+            names = [spec.expression(dtype, rhs=r, crowded=flag) for r in (1, 16, 32) for flag in (False, True)]
         if name in ("sweep_forest", "solve_tree"):
             names = [spec.expression(dtype, rhs=r) for r in (1, 4, 8)]
         if name in ("strips", "strips_rest", "factor_tree", "update", "update_rest", "contribution"):

@@ -127,6 +127,7 @@ def _tiled_strips(plan: GpuPlan, wide: list[int]) -> tuple[Items, Items]:
 
 
 ALONE = ("start_solve", "start_tree", "judge")
+CROWD = 528  # strips of a launch from which on more of them in flight are worth more than loading ahead
 TILED = ("forward_strips", "backward_strips")
 
 
@@ -184,6 +185,8 @@ def solve_steps(
         if items >= 0:
             rename["items"] = "solve_items"
         many = 1 if name in ALONE else groups
+        if name in TILED and blocks * tile_groups(rhs) > CROWD:
+            expression = KERNELS[name].expression(dtype, threads, rhs=rhs, crowded=True)
         if name in TILED:
             numbers, many, blocks = (span, rhs, plan.flag_words), 1, blocks * tile_groups(rhs)
         if name == "sweep_forest":
