@@ -48,7 +48,13 @@ def build_one(job):
 def build_all(arch, types=("float64", "float32")):
     from warpfront.sparse.gpu.kernels import of_type
 
-    jobs = {(file, name, arch) for t in types for file, names in of_type(t) for name in names}
+    jobs = {
+        (file, name, arch)
+        for t in types
+        for file, names in of_type(t)
+        for name in names
+        if "lu_" not in file.name
+    }
     started = perf_counter()
     with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         done = list(pool.map(build_one, sorted(jobs, key=str)))
