@@ -98,7 +98,7 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
     const int place = first_place(best, top, at);
     const T low = rows > width ? warp_largest(live && lane >= width ? size_x : T(0)) : T(0);
     const T size = place < 0 ? T(0) : top, below = nan_max(size, low);
-    T pick[6], rest_x = T(0), rest_y = T(0);
+    T pick[6], rest_x = T(0), rest_y = T(0), p = T(0), q = T(0), scale = T(0);
     bool forced = false;
     pick[0] = __shfl_sync(kFullMask, x, lane_k);
     const T akk = size_of(pick[0]), largest = nan_max(akk, below);
@@ -119,7 +119,10 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
         pick[1] = __shfl_sync(kFullMask, x, lane_r), pick[3] = __shfl_sync(kFullMask, y, lane_r);
         pick[4] = __shfl_sync(kFullMask, y, lane_k);
         rest_x = x_rest, rest_y = nan_max(y_next, y_below);
-        choice = choose(pick, k, place, size, below, y_below, x_rest, y_next, u, per_u);
+        // What a 2x2 pivot needs is on its way while the tests are made.
+        const T per_off = reciprocal(pick[1]);
+        p = pick[0] * per_off, q = pick[3] * per_off, scale = per_off * reciprocal(p * q - T(1));
+        choice = choose(pick, p, q, k, place, size, below, y_below, x_rest, y_next, u, per_u);
       }
       if (choice.kind == kNoPivot && force) {
         choice.kind = kOnePivot, choice.place = k, forced = true;
@@ -152,8 +155,7 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
       if (pivot > T(0)) ++positive;
       ++k;
     } else {
-      const T off = pick[1], last = pick[3], per_off = reciprocal(off), p = pick[0] * per_off, q = last * per_off;
-      const T scale = per_off * reciprocal(p * q - T(1));
+      const T off = pick[1], last = pick[3];
       at = at == k + 1 ? place : at == place ? k + 1 : at;
       const bool behind = live && at > k + 1;
       const T l0 = behind ? (q * x - y) * scale : T(0), l1 = behind ? (p * y - x) * scale : T(0);
