@@ -136,6 +136,24 @@ def test_prefill_of_packed_sequences(right):
             agrees(lse[:, rows], exact_lse, 1e-5)
 
 
+@pytest.mark.parametrize("heads", [1, pytest.param(6, marks=pytest.mark.slow)])
+def test_only_spoilt_tiles_are_repaired(heads):
+    """Another kernel's result: a tile with a NaN in a row that is looked at is computed anew, no other one is touched."""
+    b, n, d = 2, 80, 16
+    rng = np.random.default_rng(3)
+    q, k, v = (torch.from_numpy(rng.standard_normal((b, n, h, d)).astype(np.float32)) for h in (heads, 1, 1))
+    problem = PrefillProblem(b, n, n, b * n, b * n, heads, 1, d, "float32", right=0, scale=0.3)
+    out = torch.full((b, n, heads, d), 7.0)
+    out[1, 48:64, 0, 5] = torch.nan  # one column of 16 rows: tile 1 of two of 32 and one of 16
+    prefilling.run_prefill(
+        problem, q, k, v, None, None, None, out, None, tile=prefilling.Tile(32, 16, 4, 1), repair=True
+    )
+    exact, _ = attend(*(t[1].double().numpy() for t in (q, k, v)), scale=0.3, visible=seen(n, n, -1, 0))
+    agrees(out[1, 32:64, 0], exact[32:64, 0], 5e-6)
+    out[1, 32:64, 0] = 7.0
+    assert (out == 7.0).all()
+
+
 # ------------------------------------------------------------------ decode
 
 DECODE = {

@@ -53,6 +53,7 @@ def build(tmp_path, monkeypatch):
     def compiled(cc, kernel, grid, arguments, **options):
         driver.set_active(Target(cc))
         made = kernel.warmup(*arguments, grid=grid, **options)
+        compiled.text[kernel.fn.__name__] = made.asm["ttgir"]
         cubin = tmp_path / f"{kernel.fn.__name__}.{cc}.cubin"
         cubin.write_bytes(made.asm["cubin"])
         text = subprocess.run(
@@ -61,6 +62,7 @@ def build(tmp_path, monkeypatch):
         found = re.search(r"REG:(\d+) STACK:(\d+)", text)
         return int(found[1]), int(found[2]), made.metadata.shared
 
+    compiled.text = {}
     return compiled
 
 
@@ -69,13 +71,13 @@ def meta(*shape, dtype):
 
 
 def build_prefill(
-    build, cc, tile, *, d=128, dtype="bfloat16", varlen=False, bias=False, n=512, m=640, **more
+    build, cc, tile, *, d=128, dtype="bfloat16", varlen=False, bias=False, n=512, m=640, repair=False, **more
 ):
     b, h, g = 2, 8, 4
     shape = (b, h, n, m) if bias else None
     problem = PrefillProblem(
         b, n, m, b * n, b * m, h, g, d, dtype, varlen=varlen, scale=0.1, bias_shape=shape,
-        bias_dtype=dtype if bias else None, return_lse=True, **more,
+        bias_dtype=dtype if bias else None, return_lse=not repair, **more,
     )  # fmt: skip
     lead = ((b * n,), (b * m,)) if varlen else ((b, n), (b, m))
     q, k, v = (
@@ -84,9 +86,14 @@ def build_prefill(
     extra = meta(*shape, dtype=dtype) if bias else None
     marks = [meta(b + 1, dtype="int32") if varlen else None for _ in range(2)]
     strides = prefilling.tensor_strides(problem, q, k, v, q, extra)
-    spec = prefilling.prefill_spec(problem, tile, strides)
+    spec = prefilling.prefill_spec(problem, tile, strides, repair=repair)
     lse = meta(b, h, n, dtype="float32")
     grid, arguments = prefilling.launch_arguments(problem, spec, strides, (q, k, v, extra, q, lse, *marks))
+    if repair:
+        from warpfront.attention._triton_repair_kernels import repair_kernel
+
+        arguments = (*arguments[:-1], grid[0], arguments[-1])
+        return build(cc, repair_kernel, (9,), arguments, num_warps=tile.warps, num_stages=tile.stages)
     from warpfront.attention._triton_prefill_kernels import prefill_kernel
 
     return build(cc, prefill_kernel, grid, arguments, num_warps=tile.warps, num_stages=tile.stages)
@@ -135,6 +142,32 @@ def test_prefill_for_hopper_by_descriptors_spills_nothing(build):
     assert registers <= 255
     assert stack == 0
     assert 3 * 2 * 64 * 128 * 2 <= shared <= 227 << 10  # three buffers of keys and values at least
+
+
+@pytest.mark.parametrize("d", [64, pytest.param(256, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "cc", [90, pytest.param(100, marks=pytest.mark.slow), pytest.param(120, marks=pytest.mark.slow)]
+)
+def test_repair(build, cc, d):
+    problem = PrefillProblem(2, 640, 640, 1280, 1280, 8, 4, d, "bfloat16", right=0)
+    optin = {90: 227, 100: 227, 120: 99}[cc] << 10
+    tile = prefilling.default_tile(problem, optin, narrow=cc == 100)
+    assert build_prefill(build, cc, tile, d=d, n=640, right=0, repair=True)[2] <= optin
+
+
+@pytest.mark.parametrize("d", [64, 128, 256])
+def test_float32_for_hopper_spills_nothing(build, d):
+    """Tiles of 16 keys: wider ones spilled by kilobytes, and took minutes to compile."""
+    tile = prefilling.default_tile(PrefillProblem(1, 1, 1, 1, 1, 1, 1, d, "float32"))
+    assert build_prefill(build, 90, tile, d=d, dtype="float32", right=0)[1] == 0
+
+
+def test_float32_adds_a_tile_to_the_accumulator_after_it_is_summed(build):
+    """Triton folds ``acc + dot(...)`` into one chain of sums over all keys unless it is kept from that."""
+    build_decode(build, 90, decoding.DecodeTile(16, 4, 2), d=64, dtype="float32")
+    sums = [line for line in build.text["decode_kernel"].splitlines() if " tt.dot " in line]
+    assert sums
+    assert all("%cst" in line.split(" tt.dot ")[1].split(":")[0].split(", ")[2] for line in sums)
 
 
 def test_prefill_for_ampere_with_every_option(build):

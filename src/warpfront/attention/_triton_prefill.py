@@ -16,6 +16,8 @@ from warpfront.attention._problem import PrefillProblem
 __all__ = ["PrefillSpec", "Tile", "launch_arguments", "prefill_spec", "run_prefill"]
 
 _WIDE = 2**31
+# Programs that look for spoilt rows: about as many as a large device runs at once.
+REPAIRERS = 256
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,14 @@ def run_prefill(
         chosen = replace(chosen, descriptors=False)
     spec = prefill_spec(problem, chosen, strides, repair=repair)
     grid, arguments = launch_arguments(problem, spec, strides, (q, k, v, bias, out, lse, cu_q, cu_k))
-    _triton_prefill_kernels.prefill_kernel[grid](*arguments, num_warps=chosen.warps, num_stages=chosen.stages)
+    options = {"num_warps": chosen.warps, "num_stages": chosen.stages}
+    if repair:
+        from warpfront.attention._triton_repair_kernels import repair_kernel
+
+        programs = (min(grid[0], REPAIRERS),)
+        repair_kernel[programs](*arguments[:-1], grid[0], arguments[-1], **options)
+        return
+    _triton_prefill_kernels.prefill_kernel[grid](*arguments, **options)
 
 
 def default_tile(problem: PrefillProblem, shared_bytes: int = 99 << 10, *, narrow: bool = False) -> Tile:

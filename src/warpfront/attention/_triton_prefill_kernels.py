@@ -207,21 +207,28 @@ def overwrite(value, chosen, out, rows, length, strides, S: tl.constexpr):
 
 
 @triton.jit
-def spoilt_rows(out, first, length, strides, S: tl.constexpr):
-    """Whether another kernel's results of this tile, every ``S.repair``-th row of them, hold what is not a number.
-
-    A weight of zero times such a value spoils all rows of a step of the tensor cores, which has 16, or 16 heads and rows.
-    """
-    rows = first + tl.arange(0, S.block_m // S.repair) * S.repair
-    columns = tl.arange(0, S.block_d)
-    inside = (rows < length)[:, None] & (columns < S.head_dim)[None, :]
-    there = tl.load(out + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :], mask=inside, other=0.0)
-    return tl.max(tl.max((there != there).to(tl.int32), 1), 0)
+def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
+    """See the module; arguments as `prefill_tile`."""
+    if S.varlen:  # tiles beyond a sequence's own queries
+        tile, _, batch = place_of(tl.program_id(0), sizes, S)
+        if tile * S.block_m >= tl.load(extra[1] + batch + 1) - tl.load(extra[1] + batch):
+            return
+    prefill_tile(tl.program_id(0), q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S)
 
 
 @triton.jit
-def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
-    """See the module.
+def place_of(place, sizes, S: tl.constexpr):
+    """Return tile of queries, head and sequence of a program: under a diagonal the longest rows come first."""
+    tiles = tl.cdiv(sizes[0], S.block_m)
+    tile = place % tiles
+    if S.has_right:
+        tile = tiles - 1 - tile  # so that the last programs are short ones
+    return tile, place // tiles % sizes[2], place // tiles // sizes[2]
+
+
+@triton.jit
+def prefill_tile(place, q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
+    """Compute one tile of queries of one head, the ``place``-th.
 
     ``k_rows`` and ``v_rows`` are descriptors of k and v or None, ``extra`` is (bias, cumulated lengths of queries, of keys),
     ``steps`` the strides (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, ``sizes``
@@ -231,12 +238,7 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
     q_len = sizes[0]
     k_len = sizes[1]
     heads = sizes[2]
-    tiles = tl.cdiv(q_len, S.block_m)
-    tile = tl.program_id(0) % tiles
-    if S.has_right:
-        tile = tiles - 1 - tile  # the longest rows first, so that the last programs are short ones
-    head = tl.program_id(0) // tiles % heads
-    batch = tl.program_id(0) // tiles // heads
+    tile, head, batch = place_of(place, sizes, S)
     sequence = batch.to(tl.int64)
     q_first = tl.full([], 0, tl.int64)
     k_first = tl.full([], 0, tl.int64)
@@ -255,8 +257,6 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
         v_sequence = k_first * strides[2][1]
         o_sequence = q_first * strides[3][1]
         lse_row = head.to(tl.int64) * sizes[6] + q_first
-        if tile * S.block_m >= q_len:
-            return
     kv_head = (head // sizes[3]).to(tl.int64)
     first = tile * S.block_m
     rows = first + tl.arange(0, S.block_m)
@@ -278,9 +278,6 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
     where = (k_where, v_where, at)
     begin, whole_from, whole_to, end = stretches(first, last, at, lens, S)
     out += o_sequence + head.to(tl.int64) * strides[3][2]
-    if S.repair > 0:  # noqa: SIM102 - the one is known to the compiler, the other is not
-        if spoilt_rows(out, first, q_len, strides[3], S) == 0:
-            return
 
     top = tl.full([S.block_m], float("-inf"), tl.float32)
     total = tl.full([S.block_m], 0.0, tl.float32)
