@@ -177,7 +177,7 @@ def test_one_bad_matrix_leaves_its_neighbours_alone():
         solve(a, b)
 
 
-@pytest.mark.parametrize("n", [50, 300, 700])
+@pytest.mark.parametrize("n", [50, 300, 450, 700])
 def test_bits_do_not_depend_on_threads(n, monkeypatch):
     a, b = matrix(n, "float64"), np.random.default_rng(5).standard_normal((n, 130))
     seen = []
@@ -376,7 +376,7 @@ def test_the_page_prints_what_it_says(capsys):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [65, 130, 192, 193, 384])
+@pytest.mark.parametrize("n", [65, 192, 193, 384, 512])
 def test_one_compiled_call_has_the_bits_of_the_calls_one_by_one(n, dtype):
     a, b = matrix(n, dtype), matrix(n, dtype, seed=1)[:, :3]
     batch = np.stack([a, a])

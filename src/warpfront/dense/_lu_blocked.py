@@ -23,7 +23,7 @@ from warpfront.dense._lapack import Lapack, lapack
 
 __all__ = ["condition", "factor", "invert", "row_order", "share_jobs", "solve"]
 
-WHOLE = 384  # up to this order one call of getrf is the faster way
+WHOLE = 512  # up to this order one call of getrf is the faster way
 TINY = 64  # up to this order OpenBLAS never starts a second thread: holding it at one would cost more than the work
 UNSPLIT = 192  # up to this order an inverse is two calls
 RHS_BLOCK = 64  # right-hand sides of one job
@@ -31,7 +31,7 @@ RHS_BLOCK = 64  # right-hand sides of one job
 
 def block_width(n: int) -> int:
     """Columns of a block: wide enough for the product to run at speed, narrow enough to share the work."""
-    return 96 if n <= 1024 else 128 if n <= 4096 else 192
+    return 160 if n <= 1024 else 192 if n <= 2048 else 256
 
 
 def share_jobs(threads: int, jobs: Iterable[Callable[[], None]]) -> None:
@@ -190,7 +190,7 @@ def invert(lu: NDArray[Any], pivots: NDArray[np.int32], threads: int) -> NDArray
         call.solve_upper(n, many, lu.ctypes.data, n, at, n)
         out[:, order[first : first + many]] = block
 
-    share_jobs(threads if n > WHOLE else 1, (partial(job, first) for first in range(0, n, wide)))
+    share_jobs(threads, (partial(job, first) for first in range(0, n, wide)))
     return out
 
 

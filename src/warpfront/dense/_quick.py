@@ -84,7 +84,7 @@ def solved(a: Any, b: Any) -> NDArray[Any] | None:
     n = _order(a)
     if not n or type(b) is not np.ndarray or a.dtype != b.dtype or b.ndim not in (1, 2) or len(b) != n:
         return None
-    if not b.size or first_bad(b) >= 0:
+    if not b.size:
         return None
     if n <= EXACT:
         return _solved_small(a, b) if b.size <= EXACT * n else None
@@ -97,7 +97,7 @@ def solved(a: Any, b: Any) -> NDArray[Any] | None:
             columns = x.reshape(-1, order="F")
             fine = whole.solve_whole(*medium, n * SUSPICION[a.dtype.char], getrf, getrs, columns, b.size // n)
         return np.ascontiguousarray(x) if fine else None
-    factor = _factored(a)
+    factor = _factored(a) if first_bad(b) < 0 else None
     return None if factor is None else _fitting(factor.solve(b))
 
 

@@ -21,6 +21,7 @@ __all__ = ["DenseLU", "factor_matrix", "lu_factor", "matrix_threads", "product_o
 
 PIVOTING = ("partial", "rook", "complete")
 EXACT = 64  # up to this order products are rounded before they are subtracted: an exactly singular matrix is found so
+COPY_ORDER = 768  # the same for the copy by columns
 THREAD_ORDER = 400  # below this order a second thread costs more than it brings
 
 
@@ -263,7 +264,7 @@ def columns_of(a: NDArray[Any], threads: int) -> tuple[NDArray[Any], float]:
     def part(first: int, last: int) -> None:
         kernels.load_columns(flat, columns, sums, sizes, np.uint64(first), np.uint64(last))
 
-    if threads == 1:
+    if threads == 1 or n < COPY_ORDER:
         part(0, tiles)
     else:
         step = max(1, tiles // (4 * threads))

@@ -136,16 +136,16 @@ def inv(
     ------
     As `solve`.
     """
+    if (pivoting, precision, device, check) == ("partial", "working", "auto", "raise"):
+        quick = inverted(a)
+        if quick is not None:
+            return quick
     check_choice("check", check, CHECKS)
     check_choice("precision", precision, PRECISIONS)
     if on_gpu(a, device, precision):
         from warpfront.dense import _lu_cuda
 
         return _lu_cuda.inv(a, pivoting, precision, check)
-    if (pivoting, precision, check) == ("partial", "working", "raise"):
-        quick = inverted(a)
-        if quick is not None:
-            return quick
     given = working_matrix(a, 2, 3, finite=False)
     matrices = given if given.ndim == 3 else given[None]
     batched = given.ndim == 3
@@ -176,6 +176,10 @@ def slogdet(a: Any, *, device: dispatch.Device = "auto") -> SignLog:
     ------
     NonFiniteError, InvalidValueError, NotSupportedError
     """
+    if device == "auto":
+        quick = determined(a)
+        if quick is not None:
+            return SignLog(quick[0], quick[1])
     found = _determinant(a, device)
     return SignLog(found.sign, found.logabsdet)
 
@@ -310,14 +314,15 @@ def backward_error(a: NDArray[Any], x: NDArray[Any], b: NDArray[Any]) -> float:
 
 
 def _determinant(a: Any, device: dispatch.Device) -> Determinant:
+    if device == "auto":
+        plain = determined(a)
+        if plain is not None:
+            return _described(*plain, column=-1)
     if on_gpu(a, device, "working"):
         from warpfront.dense import _lu_cuda
 
         found: Determinant = _lu_cuda.determinant(a)
         return found
-    plain = determined(a)
-    if plain is not None:
-        return _described(*plain, column=-1)
     given = working_matrix(a, 2, 3)
     matrices = given if given.ndim == 3 else given[None]
     members = each(matrices, lambda k, threads: _determinant_one(matrices[k], threads))
