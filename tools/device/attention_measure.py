@@ -174,14 +174,11 @@ def decode_tiles(case: DecodeCase) -> list[decoding.DecodeTile]:
         (64, 4, 2, False),
         (64, 4, 2, True),
         (64, 4, 3, True),
-        (64, 2, 2, True),
         (64, 2, 3, True),
         (32, 4, 3, True),
         (32, 4, 4, True),
         (32, 2, 3, True),
         (32, 2, 4, True),
-        (32, 1, 3, True),
-        (128, 8, 2, True),
     )
     return [tile(n, warps, stages, "", True, ahead) for n, warps, stages, ahead in shapes]
 
