@@ -207,7 +207,7 @@ def main():
     parser.add_argument("--phase", choices=("check", "time"), default="check")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     parser.add_argument("--dry", action="store_true")
-    parser.add_argument("--tune", choices=("flagship", "all"), default="flagship")
+    parser.add_argument("--tune", choices=("flagship", "known", "all"), default="flagship")
     parser.add_argument("--cuts", action="store_true", help="also try other ways of cutting sequences")
     parser.add_argument("--quick", action="store_true", help="fewer problems, no sanitizers, no variants")
     parser.add_argument("--built", action="store_true", help="the check phase has compiled the variants")

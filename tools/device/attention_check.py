@@ -63,7 +63,7 @@ QUICK = (
     "d64 bfloat16 causal", "d80 bfloat16 causal", "d96 float16", "d128 bfloat16", "d256 bfloat16 causal",
     "bfloat16 window 100 0", "bfloat16 window 33 20", "float16 cap", "bfloat16 bias causal cap", "bfloat16 more queries",
     "bfloat16 one query", "bfloat16 heads first", "bfloat16 whole tiles", "float16 negative scale", "varlen 0 bfloat16",
-    "page 16", "splits 3", "decode window", "4 tokens window", "33 tokens mha", "decode short", "decode mqa",
+    "page 16", "splits 3", "ahead 64 4 3", "ahead 64 2 3", "ahead 32 4 4", "ahead 32 2 3", "window, splits", "short, 4 tokens", "decode window", "4 tokens window", "33 tokens mha", "decode short", "decode mqa",
 )  # fmt: skip
 
 
@@ -170,6 +170,14 @@ def decode_options():
         yield f"d{head_dim} {dtype}", {"d": head_dim, "dtype": dtype}
     for splits in (1, 3, 16):
         yield f"splits {splits}", {"splits": splits}
+    for shape in ((64, 4, 3), (64, 2, 3), (32, 4, 4), (32, 2, 3)):
+        ahead = {"tile": decoding.DecodeTile(*shape, "", True, True)}
+        yield "ahead {} {} {}".format(*shape), ahead
+        yield "ahead {} {} {} window, splits".format(*shape), {**ahead, "left": 300, "splits": 5}
+        yield (
+            "ahead {} {} {} short, 4 tokens".format(*shape),
+            {**ahead, "t": 4, "lengths": (4, 0, 17, 200, 1100)},
+        )
     yield "window", {"left": 100}
     yield "cap", {"cap": 5.0}
     yield "4 tokens", {"t": 4}
@@ -294,9 +302,14 @@ def repeats(device, times=20):
     k, v, table, _ = paged(device, lengths, 16, 8, 128, kind)
     q = torch.randn((4, 1, 32, 128), device=device, dtype=kind)
     found = {}
-    for splits in (0, 8):
+    tiles = (
+        None,
+        decoding.DecodeTile(64, 4, 3, "", True, True),
+        decoding.DecodeTile(32, 4, 4, "", True, True),
+    )
+    for splits, tile in product((0, 8), tiles):
 
-        def run(chosen, capacity, splits=splits):
+        def run(chosen, capacity, splits=splits, tile=tile):
             problem = DecodeProblem(
                 len(chosen), 1, 32, 8, 128, "bfloat16", 16, table.shape[1], k.shape[0], capacity, splits=splits,
                 scale=0.1, return_lse=True, on_device=True,
@@ -306,7 +319,7 @@ def repeats(device, times=20):
             lse = torch.empty((len(chosen), 1, 32), device=device)
             work = tuple(torch.full(s, float("nan"), device=device) for s in problem.workspace_shapes)
             size = torch.tensor([lengths[i] for i in chosen], dtype=torch.int32, device=device)
-            decoding.run_decode(problem, q[rows], k, v, table[rows], size, out, lse, work)
+            decoding.run_decode(problem, q[rows], k, v, table[rows], size, out, lse, work, tile=tile)
             return out
 
         first = run((0, 1, 2, 3), 4096)
@@ -315,5 +328,5 @@ def repeats(device, times=20):
             alone = run((i,), lengths[i])
             assert torch.equal(alone[0], first[i]), f"sequence {i} has other bits alone (splits {splits})"
             assert torch.equal(run((i, 0), 40_000)[0], first[i]), f"sequence {i}: bits depend on the capacity"
-        found[splits] = "same bits"
+        found[f"{splits} {tile}"] = "same bits"
     return found

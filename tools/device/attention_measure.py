@@ -165,6 +165,13 @@ def prefill_tiles(case: PrefillCase) -> list[prefilling.Tile]:
     return found
 
 
+def known_tiles(case: PrefillCase) -> list[prefilling.Tile]:
+    """The tile that the shipped table has for a case, or else all variants."""
+    from warpfront.attention import _dispatch
+
+    return [row.tile for row in _dispatch._rows() if row.case == case.name] or prefill_tiles(case)
+
+
 def decode_tiles(case: DecodeCase) -> list[decoding.DecodeTile]:
     """The variants that a tuning run tries for a case."""
     tile = decoding.DecodeTile

@@ -13,7 +13,12 @@ import attention_peers as against
 def tune_cases(options):
     if options.dry:
         return measure.SMALL_PREFILL, measure.SMALL_DECODE
-    return (measure.PREFILL if options.tune == "all" else measure.FLAGSHIP), measure.DECODE
+    return (measure.FLAGSHIP if options.tune == "flagship" else measure.PREFILL), measure.DECODE
+
+
+def prefill_tiles_of(options):
+    """What makes the variants of a prefill case: with ``--tune known`` only the tile that the table has for it."""
+    return measure.known_tiles if options.tune == "known" else measure.prefill_tiles
 
 
 def build(options, seconds):
@@ -27,7 +32,7 @@ def build(options, seconds):
         if options.cuts
         else []
     )
-    jobs += [(case, tile) for case in prefills for tile in measure.prefill_tiles(case)]
+    jobs += [(case, tile) for case in prefills for tile in prefill_tiles_of(options)(case)]
     print(f"compiling {len(jobs)} variants", flush=True)
     done = measure.compile_all([(options.cc, *job) for job in jobs], seconds)
     bad = [entry for entry in done if entry[3]]
@@ -197,7 +202,7 @@ def timing(options, section, done, started):
     if not options.built:
         section("build", build, options, (end - perf_counter()) * 0.45)
     section("decode", tune, options, decodes, measure.decode_tiles, end - 20, bandwidth)
-    section("prefill", tune, options, prefills, measure.prefill_tiles, end - 25, rate)
+    section("prefill", tune, options, prefills, prefill_tiles_of(options), end - 25, rate)
     tiles = {
         name: record.tile_of(rows[0][1], False) for name, rows in (done.get("prefill") or {}).items() if rows
     }
