@@ -63,7 +63,8 @@ QUICK = (
     "d64 bfloat16 causal", "d80 bfloat16 causal", "d96 float16", "d128 bfloat16", "d256 bfloat16 causal",
     "bfloat16 window 100 0", "bfloat16 window 33 20", "float16 cap", "bfloat16 bias causal cap", "bfloat16 more queries",
     "bfloat16 one query", "bfloat16 heads first", "bfloat16 whole tiles", "float16 negative scale", "varlen 0 bfloat16",
-    "page 16", "splits 3", "ahead 64 4 3", "ahead 64 2 3", "ahead 32 4 4", "ahead 32 2 3", "window, splits", "short, 4 tokens", "decode window", "4 tokens window", "33 tokens mha", "decode short", "decode mqa",
+    "page 16", "splits 3", "ahead 64 4 3", "ahead 64 2 3", "ahead 32 4 4", "ahead 32 2 3", "window, splits",
+    "short, 4 tokens", "decode window", "4 tokens window", "33 tokens mha", "decode short", "decode mqa",
 )  # fmt: skip
 
 
