@@ -216,7 +216,9 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
         if name in ("forward", "backward"):
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
         if name in ("forward_strips", "backward_strips"):
-            names = [spec.expression(dtype, rhs=r, crowded=flag) for r in (1, 16, 32) for flag in (False, True)]
+            names = [
+                spec.expression(dtype, rhs=r, crowded=flag) for r in (1, 16, 32) for flag in (False, True)
+            ]
         if name in ("sweep_forest", "solve_tree"):
             names = [spec.expression(dtype, rhs=r) for r in ((1, 8) if name == "solve_tree" else (1, 4, 8))]
         if name in ("strips", "strips_rest", "factor_tree", "update", "update_rest", "contribution"):
