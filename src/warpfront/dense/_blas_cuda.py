@@ -123,7 +123,10 @@ def blas(dtype: str, stream: int, device: int) -> Blas:
     found: dict[tuple[str, int, int], Blas] = _held.__dict__.setdefault("routines", {})
     key = (dtype, stream, device)
     if key not in found:
-        if len(found) >= 16:  # streams come and go: start over
+        if len(found) >= 16:  # streams come and go: start over, once nothing uses the old workspaces
+            from cupy.cuda import runtime
+
+            runtime.deviceSynchronize()
             found.clear()
         found[key] = Blas(*key)
     return found[key]
