@@ -48,7 +48,7 @@ def test_wrong_options(arguments, said):
 
 def test_what_is_asked_for():
     jobs = _warm.jobs_of(["sparse", "image"], ["float64", "complex64"])
-    assert len(jobs) == 7
+    assert len(jobs) == 8
     assert ("image", "edges", "float64") in jobs
     assert {job[2] for job in jobs if job[0] == "sparse"} == {"float64", "complex64"}
 

@@ -38,6 +38,16 @@ def _solver(structure: str, dtype: str) -> None:
     solver.solve(b)
 
 
+def _orderings(_: str) -> None:
+    """Those that only larger systems try."""
+    import numpy as np
+
+    from warpfront.sparse.analysis.dissection import level_set, multilevel
+
+    for ordering in (level_set, multilevel):
+        ordering(1, np.zeros(2, np.int64), np.zeros(0, np.int32))
+
+
 def _dense(dtype: str) -> None:
     import numpy as np
 
@@ -104,6 +114,7 @@ JOBS: dict[str, dict[str, tuple[tuple[str, ...], Callable[[str], None]]]] = {
         "ldlt": (ANY, lambda dtype: _solver("S", dtype)),
         "cholesky": (ANY, lambda dtype: _solver("SPD", dtype)),
         "lu": (ANY, lambda dtype: _solver("G", dtype)),
+        "orderings": (NONE, _orderings),
     },
     "dense": {"lu": (ANY, _dense)},
     "attention": {"all": (NONE, _attention)},
