@@ -92,7 +92,6 @@ def build_prefill(
     if repair:
         from warpfront.attention._triton_repair_kernels import repair_kernel
 
-        arguments = (*arguments[:-1], grid[0], arguments[-1])
         return build(cc, repair_kernel, (9,), arguments, num_warps=tile.warps, num_stages=tile.stages)
     from warpfront.attention._triton_prefill_kernels import prefill_kernel
 

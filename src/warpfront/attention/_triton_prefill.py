@@ -160,6 +160,7 @@ def launch_arguments(
         max(0, problem.left),
         max(0, problem.right),
         problem.total_q,
+        tiles * problem.heads * problem.batch,
     )
     arguments = (
         q,
@@ -256,7 +257,7 @@ def run_prefill(
         from warpfront.attention._triton_repair_kernels import repair_kernel
 
         programs = (min(grid[0], REPAIRERS),)
-        repair_kernel[programs](*arguments[:-1], grid[0], arguments[-1], **options)
+        repair_kernel[programs](*arguments, **options)
         return
     _triton_prefill_kernels.prefill_kernel[grid](*arguments, **options)
 

@@ -213,7 +213,7 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
         tile, _, batch = place_of(tl.program_id(0), sizes, S)
         if tile * S.block_m >= tl.load(extra[1] + batch + 1) - tl.load(extra[1] + batch):
             return
-    prefill_tile(tl.program_id(0), q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S)
+    prefill_tile(tl.program_id(0), q, k, v, (k_rows, v_rows), extra, out, lse, steps, sizes, scores, S)
 
 
 @triton.jit
@@ -227,12 +227,12 @@ def place_of(place, sizes, S: tl.constexpr):
 
 
 @triton.jit
-def prefill_tile(place, q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
+def prefill_tile(place, q, k, v, by_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
     """Compute one tile of queries of one head, the ``place``-th.
 
-    ``k_rows`` and ``v_rows`` are descriptors of k and v or None, ``extra`` is (bias, cumulated lengths of queries, of keys),
+    ``by_rows`` are descriptors of k and v or None, ``extra`` is (bias, cumulated lengths of queries, of keys),
     ``steps`` the strides (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, ``sizes``
-    (queries, keys, heads, group, left, right, rows of LSE), ``scores`` what `score_constants` returns.
+    (queries, keys, heads, group, left, right, rows of LSE, tiles), ``scores`` what `score_constants` returns.
     """
     strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:12], steps[12:16])
     q_len = sizes[0]
@@ -274,7 +274,7 @@ def prefill_tile(place, q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, 
     bias = q  # stands for what is not there
     if S.bias:
         bias = extra[0] + sequence * strides[4][0] + head.to(tl.int64) * strides[4][1]
-    arrays = (k + k_place, v + v_place, bias, k_rows, v_rows, q)
+    arrays = (k + k_place, v + v_place, bias, by_rows[0], by_rows[1], q)
     where = (k_where, v_where, at)
     begin, whole_from, whole_to, end = stretches(first, last, at, lens, S)
     out += o_sequence + head.to(tl.int64) * strides[3][2]

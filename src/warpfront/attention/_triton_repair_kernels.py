@@ -32,8 +32,9 @@ def spoilt_among(first, end, out, steps, sizes, S: tl.constexpr):
 
 
 @triton.jit
-def repair_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, count, S: tl.constexpr):
-    """See the module; arguments as `prefill_tile`, and how many tiles there are."""
+def repair_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
+    """See the module; arguments as `prefill_kernel`."""
+    count = sizes[7]
     share = tl.cdiv(count, tl.num_programs(0))
     first = tl.program_id(0) * share
     end = tl.minimum(first + share, count)
@@ -45,4 +46,4 @@ def repair_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores
         for place in tl.range(first, end):
             found = spoilt_among(place, tl.minimum(place + 1, end), out, steps, sizes, S)
             if tl.max(tl.max(found, 1), 0) > 0:
-                prefill_tile(place, q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S)
+                prefill_tile(place, q, k, v, (k_rows, v_rows), extra, out, lse, steps, sizes, scores, S)
