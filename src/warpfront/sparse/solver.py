@@ -44,9 +44,9 @@ class DirectSolver(Readings):
     A : sparse matrix, dense array or CSR triple
         float32, float64, complex64 or complex128 (bool and integers become float64), n x n; the factor and the
         solution have its type. scipy.sparse csr, csc, coo, bsr, matrix or array, int32 or int64 indices (dia, lil, dok
-        are read as their ``tocsr()``, whose entry order counts); a dense 2-D array; ``(indptr, indices, data)``; the arrays may be anything that speaks DLPack on the CPU. Unsorted
-        and duplicate entries are fine; duplicates are summed. Read at construction and at `refactorize`; editing
-        it in place later has no effect.
+        are read as their ``tocsr()``, whose entry order counts); a dense 2-D array; ``(indptr, indices, data)``; the
+        arrays may be anything that speaks DLPack on the CPU. Unsorted and duplicate entries are fine; duplicates are
+        summed. Read at construction and at `refactorize`; editing it in place later has no effect.
     structure : {"auto", "SPD", "S", "HPD", "H", "G"}
         ``SPD``, ``HPD``: positive definite, LL^T or LL^H. ``S``: symmetric indefinite, or complex symmetric, LDL^T.
         ``H``: Hermitian indefinite, LDL^H. ``G``: anything else. Inertia is exact for ``S`` (real) and ``H``.
