@@ -21,7 +21,10 @@ __all__ = ["DeviceLU", "factor", "fan_out", "mark_not_finite", "summarised"]
 
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 MANY_COLUMNS = 64  # right-hand sides from which two triangular solves of cuBLAS are the faster way
-BLOCKED_ORDER, SOLVE_BLOCK = 1 << 30, 1024  # where a few right-hand sides take triangles and products in turn
+BLOCKED_ORDER, SOLVE_BLOCK = (
+    8192,
+    2048,
+)  # from where a few float32 right-hand sides take triangles and products in turn
 STREAMS = 8  # for matrices factored one after another
 BATCHED_ORDER, BATCHED_COUNT = (
     1024,
@@ -109,7 +112,11 @@ class DeviceLU:
         elif trans == "N" and x.shape[1] >= MANY_COLUMNS and panels.solves(self.lu.dtype.name, self.order):
             for k in range(len(x)):
                 x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], x[k])
-        elif trans == "N" and self.order >= BLOCKED_ORDER and panels.solves(self.lu.dtype.name, self.order):
+        elif (
+            trans == "N"
+            and self.lu.dtype == np.float32
+            and BLOCKED_ORDER <= self.order <= panels.MAX_ORDER_SOLVE
+        ):
             for k in range(len(x)):
                 x[k] = graphs.solve_triangles(self.lu[k], self.pivots[k], x[k], SOLVE_BLOCK)
         else:
