@@ -17,18 +17,44 @@ namespace wf {
 template <typename T, int Threads>
 struct alignas(16) SearchScratch {
   WarpScratch<T> warp;
-  T part[Threads];  // maxima of each warp, by pivot
-  i32 found;
+  T part[Threads];           // maxima of each warp, by pivot
+  T limit[kPanel];           // what a pivot's rows below have to fit
+  T size[kPanel], rest[kPanel];
+  i32 order[kPanel], found;
+};
+
+// Pivots to shared memory, with their tests.
+template <typename T, int Threads>
+struct PutShared {
+  Diagonal<T>* d;
+  SearchScratch<T, Threads>* s;
+  WF_DEVICE void zero(int k, int row) const { one(k, T(0), row, true); }
+  WF_DEVICE void one(int k, T pivot, int row, bool forced) const {
+    if (lane_id() != 0) return;
+    set_diagonal(*d, k, pivot, T(0), 0);
+    s->order[k] = row, s->limit[k] = forced ? T(-1) : size_of(pivot), s->size[k] = s->rest[k] = T(0);
+  }
+  WF_DEVICE void two(int k, T pivot, T off, T next, int row, int next_row, const TwoTest<T>& test) const {
+    if (lane_id() != 0) return;
+    set_diagonal(*d, k, pivot, off, 1);
+    set_diagonal(*d, k + 1, next, off, -1);
+    s->order[k] = row, s->limit[k] = test.limit, s->size[k] = test.mine, s->rest[k] = test.x_rest;
+    s->order[k + 1] = next_row, s->limit[k + 1] = test.limit, s->size[k + 1] = test.theirs, s->rest[k + 1] = test.y_rest;
+  }
 };
 
 // One warp: L (pivot order) above the diagonal of a, inverse(k, n) of L, rows by pivot and columns by place in the front, at
 // k * kPitch + n of `inverse`. False where the rows below could change a decision that no test covers.
-template <typename T>
-WF_DEVICE bool search_block(T* a, int ld, int width, const T* rule, T* inverse, Diagonal<T>& d, WarpScratch<T>& s) {
+template <typename T, int Threads>
+__device__ __noinline__ bool search_block(T* a, int ld, int width, const T* rule, T* inverse, Diagonal<T>& d,
+                                          SearchScratch<T, Threads>& s) {
   const int lane = lane_id();
-  const i32* stats = s.stats;
+  i32* stats = s.warp.stats;
   T r[kPanel];
-  const int at = search_in_registers<T>(a, ld, width, width, rule, inverse, kPitch, &s, &d, nullptr);
+  int at;
+  load_symmetric(r, a, ld, width);
+  PutShared<T, Threads> put = {&d, &s};
+  pivot_in_registers(r, inverse, kPitch, width, width, rule, s.warp, at, put);
   __syncwarp();
   if (stats[kZeros] + stats[kDoubtful] + stats[kNonFinite] > 0) return false;
   WF_UNROLL
@@ -76,11 +102,10 @@ WF_DEVICE void largest_below(const T* a, int ld, int padded, int width, const T*
 
 // Whether the rows below fit every pivot's test; every warp finds the same.
 template <int Threads, typename T>
-WF_DEVICE bool rows_below_fit(const SearchScratch<T, Threads>& search, const Diagonal<T>& d, int width, T u) {
+WF_DEVICE bool rows_below_fit(const SearchScratch<T, Threads>& s, const Diagonal<T>& d, int width, T u) {
   const int lane = lane_id();
-  const WarpScratch<T>& s = search.warp;
   T x = T(0);
-  for (int w = 0; w < Threads / kWarp; ++w) x = nan_max(x, search.part[w * kPanel + lane]);
+  for (int w = 0; w < Threads / kWarp; ++w) x = nan_max(x, s.part[w * kPanel + lane]);
   const T following = __shfl_sync(kFullMask, x, (lane + 1) % kWarp);
   bool fits = true;
   if (lane < width) {
@@ -137,7 +162,7 @@ WF_DEVICE bool narrow_front(T* a, int ld, int rows, int padded, int width, const
     return true;
   }
   if (warp == 0) {
-    const bool found = search_block(a, ld, width, rule, direct.inverse, p.d, s.warp);
+    const bool found = search_block<T, Threads>(a, ld, width, rule, direct.inverse, p.d, s);
     if (lane == 0) s.found = found;
   }
   __syncthreads();
@@ -145,8 +170,12 @@ WF_DEVICE bool narrow_front(T* a, int ld, int rows, int padded, int width, const
   largest_below<Threads>(a, ld, padded, width, direct.inverse, s.part);
   __syncthreads();
   if (!rows_below_fit<Threads>(s, p.d, width, rule[kThreshold])) return false;
-  settle_search<Threads>(a, ld, width, direct.inverse, p.d, s.warp.order);
-  if (warp == 0) write_pivots(p.d, s.warp.order, width, diagonal, pivots);
+  settle_search<Threads>(a, ld, width, direct.inverse, p.d, s.order);
+  if (warp == 0 && lane < width) {
+    const int step = p.d.step[kLead + lane];
+    diagonal[2 * lane] = p.d.own[kLead + lane], diagonal[2 * lane + 1] = step == 1 ? p.d.other[kLead + lane] : T(0);
+    pivots[2 * lane] = s.order[lane], pivots[2 * lane + 1] = step == 1 ? 2 : step == -1 ? 3 : 1;
+  }
   if (width == rows) {
     __syncthreads();
     return true;

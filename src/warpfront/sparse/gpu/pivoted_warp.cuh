@@ -12,12 +12,11 @@
 
 namespace wf {
 
-// Two rows of the front, what the team's scratch would hold, and of each pivot the row it came from and what rows that the
-// search has not seen would have to fit (TwoTest).
+// Two rows of the front, and what the team's scratch would hold.
 template <typename T>
 struct alignas(16) WarpScratch {
-  T row[2][kPanel], limit[kPanel], size[kPanel], rest[kPanel];
-  i32 order[kPanel], stats[kStats];
+  T row[2][kPanel];
+  i32 stats[kStats];
 };
 
 // The row of lane `from` to all lanes, an entry each.
@@ -58,30 +57,12 @@ struct TwoTest {
   T mine, theirs, x_rest, y_rest, limit;
 };
 
-// Pivots to shared memory, with their tests: row is the lane a pivot came from; a forced one was not tested.
-template <typename T>
-struct PutPivot {
-  Diagonal<T>* d;
-  WarpScratch<T>* s;
-  WF_DEVICE void zero(int k, int row) const { one(k, T(0), row, true); }
-  WF_DEVICE void one(int k, T pivot, int row, bool forced) const {
-    if (lane_id() != 0) return;
-    set_diagonal(*d, k, pivot, T(0), 0);
-    s->order[k] = row, s->limit[k] = forced ? T(-1) : size_of(pivot), s->size[k] = s->rest[k] = T(0);
-  }
-  WF_DEVICE void two(int k, T pivot, T off, T next, int row, int next_row, const TwoTest<T>& test) const {
-    if (lane_id() != 0) return;
-    set_diagonal(*d, k, pivot, off, 1);
-    set_diagonal(*d, k + 1, next, off, -1);
-    s->order[k] = row, s->limit[k] = test.limit, s->size[k] = test.mine, s->rest[k] = test.x_rest;
-    s->order[k + 1] = next_row, s->limit[k + 1] = test.limit, s->size[k + 1] = test.theirs, s->rest[k + 1] = test.y_rest;
-  }
-};
-
-// Eliminates `width` columns and counts pivots in s.stats. a: shared, receives L by row; at: out, the place of the lane's row.
-template <typename T>
+// Eliminates `width` columns and counts pivots in s.stats. a: shared, receives L by row; at: out, the place of the lane's row. put.one(k, d, row),
+// put.two(k, d, off, next d, row, next row, test) and put.zero(k, row) are told of each pivot: row is the lane it came from,
+// d of a pivot that was not tested is passed with `forced`.
+template <typename T, typename Put>
 WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int width, const T* rule, WarpScratch<T>& s,
-                                  int& at, const PutPivot<T>& put) {
+                                  int& at, Put& put) {
   const int lane = lane_id();
   const T alpha = T(kAlpha), u = rule[kThreshold], zero = rule[kZero], doubt = rule[kDoubt], floor = rule[kEpsilon];
   const T per_u = T(1) / u;
@@ -98,7 +79,7 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
     const int place = first_place(best, top, at);
     const T low = rows > width ? warp_largest(live && lane >= width ? size_x : T(0)) : T(0);
     const T size = place < 0 ? T(0) : top, below = nan_max(size, low);
-    T pick[6], rest_x = T(0), rest_y = T(0), p = T(0), q = T(0), scale = T(0);
+    T pick[6], rest_x = T(0), rest_y = T(0);
     bool forced = false;
     pick[0] = __shfl_sync(kFullMask, x, lane_k);
     const T akk = size_of(pick[0]), largest = nan_max(akk, below);
@@ -119,10 +100,7 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
         pick[1] = __shfl_sync(kFullMask, x, lane_r), pick[3] = __shfl_sync(kFullMask, y, lane_r);
         pick[4] = __shfl_sync(kFullMask, y, lane_k);
         rest_x = x_rest, rest_y = nan_max(y_next, y_below);
-        // What a 2x2 pivot needs is on its way while the tests are made.
-        const T per_off = reciprocal(pick[1]);
-        p = pick[0] * per_off, q = pick[3] * per_off, scale = per_off * reciprocal(p * q - T(1));
-        choice = choose(pick, p, q, k, place, size, below, y_below, x_rest, y_next, u, per_u);
+        choice = choose(pick, k, place, size, below, y_below, x_rest, y_next, u, per_u);
       }
       if (choice.kind == kNoPivot && force) {
         choice.kind = kOnePivot, choice.place = k, forced = true;
@@ -155,7 +133,8 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
       if (pivot > T(0)) ++positive;
       ++k;
     } else {
-      const T off = pick[1], last = pick[3];
+      const T off = pick[1], last = pick[3], per_off = reciprocal(off), p = pick[0] * per_off, q = last * per_off;
+      const T scale = per_off * reciprocal(p * q - T(1));
       at = at == k + 1 ? place : at == place ? k + 1 : at;
       const bool behind = live && at > k + 1;
       const T l0 = behind ? (q * x - y) * scale : T(0), l1 = behind ? (p * y - x) * scale : T(0);
@@ -182,39 +161,27 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
   s.stats[kFailed] = failed, s.stats[kNonFinite] = strange;
 }
 
-// The same for the front at a (`l` may be a): returns the place of the lane's row. The rest goes to `block` unless that is
-// null. One function for all who search, because it is large.
+// Pivots straight to global memory.
 template <typename T>
-__device__ __noinline__ int search_in_registers(const T* a, int ld, int rows, int width, const T* rule, T* l, int pitch,
-                                                WarpScratch<T>* s, Diagonal<T>* d, T* block) {
-  const int lane = lane_id();
-  T r[kPanel];
-  int at;
-  load_symmetric(r, a, ld, rows);
-  pivot_in_registers(r, l, pitch, rows, width, rule, *s, at, PutPivot<T>{d, s});
-  if (block == nullptr) return at;
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k)
-    if (k >= width && lane >= k && lane < rows) block[packed_at(rows - width, k - width) + lane - width] = r[k];
-  return at;
-}
+struct PutGlobal {
+  T* diagonal;
+  i32* pivots;
+  WF_DEVICE void write(int k, T d, T off, int row, int kind) const {
+    if (lane_id() != 0) return;
+    diagonal[2 * k] = d, diagonal[2 * k + 1] = off, pivots[2 * k] = row, pivots[2 * k + 1] = kind;
+  }
+  WF_DEVICE void zero(int k, int row) const { write(k, T(0), T(0), row, 0); }
+  WF_DEVICE void one(int k, T d, int row, bool) const { write(k, d, T(0), row, 1); }
+  WF_DEVICE void two(int k, T d, T off, T next, int row, int next_row, const TwoTest<T>&) const {
+    write(k, d, off, row, 2);
+    write(k + 1, next, T(0), next_row, 3);
+  }
+};
 
-// Pivots of a search to global memory, one a lane. D of a pivot is zero only where there is none.
+// L in shared memory from the order of rows to that of pivots. r is overwritten.
 template <typename T>
-WF_DEVICE void write_pivots(const Diagonal<T>& d, const i32* order, int width, T* diagonal, i32* pivots) {
+WF_DEVICE void order_columns(T (&r)[kPanel], T* a, int ld, int rows, int width, int at) {
   const int lane = lane_id();
-  if (lane >= width) return;
-  const int step = d.step[kLead + lane];
-  const T own = d.own[kLead + lane];
-  diagonal[2 * lane] = own, diagonal[2 * lane + 1] = step == 1 ? d.other[kLead + lane] : T(0);
-  pivots[2 * lane] = order[lane], pivots[2 * lane + 1] = step == 1 ? 2 : step == -1 ? 3 : own == T(0) ? 0 : 1;
-}
-
-// L in shared memory from the order of rows to that of pivots.
-template <typename T>
-WF_DEVICE void order_columns(T* a, int ld, int rows, int width, int at) {
-  const int lane = lane_id();
-  T r[kPanel];
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) r[k] = k < width && lane < rows ? a[k * ld + lane] : T(0);
   __syncwarp();

@@ -26,7 +26,6 @@ template <typename T>
 struct alignas(16) FrontScratch<T, kWarp, true> {
   T column[8 * kPanel];
   WarpScratch<T> search;
-  Diagonal<T> d;
 };
 template <typename T>
 struct alignas(16) FrontScratch<T, kWarp, false> {
@@ -169,16 +168,20 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
 
 // The same with interchanges; L and its inverse pass through the front's shared memory.
 template <typename T>
-WF_DEVICE void pivot_warp_front(T* a, int ld, const Front& f, const T* rule, FrontScratch<T, kWarp, true>& s,
-                                const Target<T>& to, u32* cell) {
-  const int lane = lane_id();
-  const int at = search_in_registers<T>(a, ld, f.rows, f.width, rule, a, ld, &s.search, &s.d, to.block);
+__device__ __noinline__ void pivot_warp_front(T* a, int ld, Front f, const T* rule, WarpScratch<T>& s, Target<T> to, u32* cell) {
+  const int lane = lane_id(), below = f.rows - f.width;
+  T r[kPanel];
+  int at;
+  load_symmetric(r, a, ld, f.rows);
+  PutGlobal<T> put = {to.diagonal, to.pivots};
+  pivot_in_registers(r, a, ld, f.rows, f.width, rule, s, at, put);
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k)
+    if (k >= f.width && lane >= k && lane < f.rows) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
   tell<kWarp>(cell);
-  __syncwarp();
-  order_columns(a, ld, f.rows, f.width, at);
+  order_columns(r, a, ld, f.rows, f.width, at);
   invert_unit(a, ld, f.width);
-  write_pivots(s.d, s.search.order, f.width, to.diagonal, to.pivots);
-  write_search_stats(s.search.stats, f, to, lane);
+  write_search_stats(s.stats, f, to, lane);
   __syncwarp();
   for (int k = 0; k < f.width; ++k)
     if (lane < f.ld) to.panel[k * f.ld + lane] = lane == k ? T(1) : a[k * ld + lane];
@@ -190,7 +193,7 @@ WF_DEVICE void eliminate_front(T* a, int ld, int padded, const Front& f, const T
                                FrontScratch<T, Threads, Pivoting>& s, const Target<T>& to, u32* cell = nullptr) {
   if constexpr (Threads == kWarp) {
     if (eliminate_in_registers<Pivoting>(a, ld, f, rule, s.column, to, cell)) return;
-    if constexpr (Pivoting) pivot_warp_front(a, ld, f, rule, s, to, cell);
+    if constexpr (Pivoting) pivot_warp_front(a, ld, f, rule, s.search, to, cell);
     return;
   } else if constexpr (Pivoting) {
     pivot_front<Threads>(a, ld, padded, f, rule, s, to);
