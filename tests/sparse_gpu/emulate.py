@@ -6,7 +6,7 @@ from built import simt
 from warpfront.sparse.gpu import memory, steps
 from warpfront.sparse.gpu.inverses import SPAN, invert_items
 from warpfront.sparse.gpu.kernels import KERNELS
-from warpfront.sparse.gpu.look_ahead import REST, look_ahead, split_strips
+from warpfront.sparse.gpu.look_ahead import NEVER, look_ahead, split_strips
 from warpfront.sparse.gpu.schedule import make_plan
 
 WAITING = ("strips", "forward_wide", "backward_wide", "forward_strips", "backward_strips")
@@ -17,7 +17,7 @@ class Emulated:
 
     def __init__(
         self, symbolic, pivoting, dtype=np.float64, scaled=False, tolerances=None, schedules=2, seed=0,
-        span=SPAN, ahead=True, rest=REST, **plan,
+        span=SPAN, ahead=True, rest=NEVER, **plan,
     ):  # fmt: skip
         self.symbolic, self.pattern, self.scaled = symbolic, symbolic.pattern, scaled
         self.dtype, self.schedules, self.seed = np.dtype(dtype), schedules, seed

@@ -51,7 +51,7 @@ def probe(factor, rows, pick=-1):
     at = [k for k, s in enumerate(steps) if s.kernel == "strips" and s.blocks <= rows][pick]
     source = KERNELS["strips"].source
     include = Path(compiling.__file__).parent / "device"
-    name = "eliminate_strips<double, false, true, false>"
+    name = "eliminate_strips<double, false, false, false>"
     module = cupy.RawModule(
         code=probed_text(source), options=("-std=c++17", f"-I{include}", f"-I{source.parent}", "-arch=sm_90"),
         name_expressions=(name,), backend="nvrtc",

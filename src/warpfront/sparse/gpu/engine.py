@@ -12,15 +12,15 @@ from warpfront.report import Inertia, PivotStats
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu import memory, steps
 from warpfront.sparse.gpu.inverses import SPAN, Inversion, invert_items
-from warpfront.sparse.gpu.look_ahead import REST, look_ahead, split_strips
+from warpfront.sparse.gpu.look_ahead import NEVER, look_ahead, split_strips
 from warpfront.sparse.gpu.runner import Runner
 from warpfront.sparse.gpu.schedule import Device, GpuPlan, make_plan
 
 __all__ = ["GpuFactor", "Planned", "Refined", "require_gpu"]
 
-LEAST_REST = REST
-LOOK_AHEAD = True  # chunks of very wide fronts (`look_ahead`)
-GROUPS = (64, 32, 16, 8, 1)  # right-hand sides solved for at once
+LEAST_REST, LOOK_AHEAD = NEVER, False  # `look_ahead`: neither has been measured yet
+# right-hand sides solved for at once: in trees of small fronts, with a forest below wide ones, with wide fronts alone
+GROUPS = {"tree": (4, 1), "forest": (8, 1), "wide": (32, 16, 8, 1)}
 NOTHING_FAILED = 2**31 - 1
 
 
@@ -126,7 +126,9 @@ class GpuFactor:
         self.tolerances = tolerances
         planned = Planned.of(symbolic, pivoting, self.dtype, device)
         self.plan, self._sweeps, self._inversions = planned.plan, planned.sweeps, planned.inversions
-        self.span, self.groups = SPAN, GROUPS
+        self.span = SPAN
+        kind = "tree" if self.plan.tree is not None else "forest" if self.plan.forest is not None else "wide"
+        self.groups = GROUPS[kind]
         self.memory, self.memory_slots = planned.estimates()
         self.runner = Runner(planned.uploaded, planned.written, device)
         self._outcome: tuple[int, ...] | None = None

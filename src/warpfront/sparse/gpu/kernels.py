@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent
 STAGES = 2
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 4
-TREE_PRODUCTS = True  # sweeps through trees of small fronts as products of tiles
+TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles
 AHEAD = (1, 2)  # tiles with which a sweep loads a panel ahead, unless so many blocks hide the latency
 C_TYPES = {"float64": "double", "float32": "float"}
 
@@ -77,11 +77,11 @@ KERNELS = {
         "assemble.cu", "assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
     ),
     "strips": _spec(
-        "strips.cu", "eliminate_strips<{T}, {pivoting}, true, false>",
+        "strips.cu", "eliminate_strips<{T}, {pivoting}, false, false>",
         "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "strips_rest": _spec(
-        "strips.cu", "eliminate_strips<{T}, {pivoting}, true, true>",
+        "strips.cu", "eliminate_strips<{T}, {pivoting}, false, true>",
         "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),
@@ -135,7 +135,7 @@ KERNELS = {
     ),
     "start_tree": _spec("tree_solve.cu", "start_tree", "cells state", "qq"),
     "solve_tree": _spec(
-        "tree_solve.cu", "solve_tree<{T}, {team}, {products}>",
+        "tree_solve.cu", "solve_tree<{T}, {rhs}, false>",
         "tickets tree_items fronts row_lists row_list_sources below_ind panels diagonal pivots perm exponents summary "
         "row_ptr row_col row_slot original sums scalars b best candidate residual x z upd state cells sizes",
         "iiiiiidd",
@@ -220,7 +220,7 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
                 spec.expression(dtype, rhs=r, crowded=flag) for r in (1, 16, 32) for flag in (False, True)
             ]
         if name in ("sweep_forest", "solve_tree"):
-            names = [spec.expression(dtype, rhs=r) for r in ((1, 8) if name == "solve_tree" else (1, 4, 8))]
+            names = [spec.expression(dtype, rhs=r) for r in ((1, 4) if name == "solve_tree" else (1, 4, 8))]
         if name in ("strips", "strips_rest", "factor_tree", "update", "update_rest", "contribution"):
             names = [spec.expression(dtype, pivoting=flag) for flag in (False, True)]
         for expression in dict.fromkeys(names):

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from warpfront.sparse.gpu.records import Launch
 from warpfront.sparse.gpu.schedule import GpuPlan
 
-__all__ = ["REST", "look_ahead", "split_strips"]
+__all__ = ["NEVER", "look_ahead", "split_strips"]
 
-REST = 528  # strips behind the diagonal ones from which on they are a launch of their own
+NEVER = 1 << 30  # more strips than a level has
 
 
 def look_ahead(plan: GpuPlan) -> GpuPlan:
@@ -65,7 +65,7 @@ def _cut(plan: GpuPlan, launch: Launch) -> tuple[NDArray[Any], NDArray[Any]] | N
     return (here[near], here[~near]) if near.any() and not near.all() else None
 
 
-def split_strips(plan: GpuPlan, least: int = REST) -> GpuPlan:
+def split_strips(plan: GpuPlan, least: int = NEVER) -> GpuPlan:
     """Strips behind the diagonal ones in a launch of their own, ``strips_rest``, where a level has ``least`` of them.
 
     They find all blocks eliminated and wait for nothing, and twice as many are in flight; but they start later.

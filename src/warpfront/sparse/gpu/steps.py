@@ -127,7 +127,7 @@ def _tiled_strips(plan: GpuPlan, wide: list[int]) -> tuple[Items, Items]:
 
 
 ALONE = ("start_solve", "start_tree", "judge")
-CROWD = 528  # strips of a launch from which on more of them in flight are worth more than loading ahead
+CROWD = 1 << 30  # strips of a launch from which on none loads ahead; not measured yet
 TILED = ("forward_strips", "backward_strips")
 
 
@@ -262,7 +262,7 @@ def _tree_steps(
     """A solve as one launch behind one that clears its cells."""
     refinements, rounds = counts[0], max(counts)
     parts = min(-(-plan.n // TREE_RESIDUAL_ROWS), TREE_PARTS) if refinements else 0
-    words, groups = STATE * rhs, tree_groups(rhs)
+    words, groups = STATE * rhs, row_groups(rhs)
     start = clear_cells(tree, words, groups)
     tickets = (tree.up + tree.down) * (rounds + 1 if parts else 1)
     rename = {"exponents": exponents, "summary": None if plan.pivoting else "summary"}

@@ -279,9 +279,9 @@ WF_DEVICE void update_own(const Strip<T>& x, int p, const Diagonal<T>& d, int i0
 }
 
 // Panels before the strip's own: its rows of each are formed and announced, its columns behind updated. The last one's
-// columns are the strip's own block: all warps update it (Quick; one does otherwise), one eliminates it, and another
+// columns are the strip's own block: all warps update it , one eliminates it, and another
 // announces the rows, since that waits for their stores.
-template <bool Paired, bool Quick, typename T>
+template <bool Paired, typename T>
 WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int owned) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, index = x.item.index;
   if (index == 0) __syncthreads();
@@ -300,23 +300,18 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
     form_rows(x, p);
     __syncthreads();
     const bool last = index < blocks && p + 1 == index;
-    if (Quick && last) {
+    if (last) {
       update_own<Paired, 1>(x, p, d, warp % 2 * 16, warp / 2 * 8);
       __syncthreads();
     }
     if (index < blocks && thread == kStripThreads - kWarp) signal_set(x.rows_done + index, x.base + p + 1);
-    if (!Quick && last && warp == 0) {
-      WF_UNROLL_N(1)
-      for (int i0 = 0; i0 < kPanel; i0 += 16) update_own<Paired, 4>(x, p, d, i0, 0);
-      __syncwarp();
-    }
     if (!last) {
       for (int q = p + 1; q <= owned; q += kNeighbours) update_columns<Paired>(x, p, q, min_of(kNeighbours, owned - q + 1), d);
     }
   }
 }
 
-// Rest: strips behind the diagonal ones, in a launch of their own; nothing is waited for, and two blocks fit a multiprocessor.
+// Quick: blocks by eliminate_ahead (direct.cuh). Rest: strips behind the diagonal ones, in a launch of their own; nothing is waited for, and two blocks fit a multiprocessor.
 template <typename T, bool Pivoting, bool Quick, bool Rest>
 __global__ void __launch_bounds__(kStripThreads, Rest ? 2 : 1)
     eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
@@ -341,7 +336,7 @@ __global__ void __launch_bounds__(kStripThreads, Rest ? 2 : 1)
     load_strip(x, owned);
   }
   for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
-  follow_strips<Pivoting, Quick>(x, d, blocks, owned);
+  follow_strips<Pivoting>(x, d, blocks, owned);
   // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
   if (Rest || index >= blocks || warp != 0) return;
   __shared__ typename ScratchOf<Pivoting, T>::type scratch;
