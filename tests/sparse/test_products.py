@@ -210,12 +210,9 @@ def test_plan():
     assert lanes(*[6] * 99, 100_000) == 2  # one long row says nothing about the others
     assert plan.lanes_for(np.zeros(1, np.int64)) == 1
     assert plan.short_row(4) == 64
-    chunks = plan.stream_chunks(np.array([0, 5, 5005, 5006, 5006, 7054, 7055]))
-    assert chunks.tolist() == [[0, 1], [2, 4], [4, 5], [5, 6]]
-    assert plan.stream_chunks(np.zeros(301, np.int64)).tolist() == [[0, 256], [256, 300]]
     assert plan.short_row(32) == plan.LONG_ROW
     ptr = np.array([0, 5, 5005, 5006, 8000])
-    found = plan.split_long_rows(ptr)
+    found = plan.split_long_rows(ptr, 2048, 2048)
     assert found.rows.tolist() == [1, 3]
     assert found.first.tolist() == [0, 3, 5]
     assert found.segments.tolist() == [[5, 2053], [2053, 4101], [4101, 5005], [5006, 7054], [7054, 8000]]
@@ -302,13 +299,6 @@ def test_kernels_on_the_host(dtype):
     for lanes in (1, 4, 32):
         y = np.full(700, np.nan, dtype)
         launch(f"csr_rows<{kind}, {lanes}>", -(-700 * lanes // plan.THREADS), [ptr, ind, values, x, y, 700])
-        close(y, A, x, dtype)
-    for entries in (100, 300, plan.CHUNK):
-        chunks = plan.stream_chunks(ptr, 100, entries)
-        y, partial = np.full(700, np.nan, dtype), np.full(parts, np.nan, dtype)
-        args = [ptr, ind, values, x, y, chunks.reshape(-1), split.segments.reshape(-1), parts, partial]
-        launch(f"csr_stream<{kind}>", parts + len(chunks), args, plan.CHUNK * x.itemsize)
-        launch(f"csr_finish<{kind}>", 1, [split.rows, split.first, partial, y, len(split.rows), 1])
         close(y, A, x, dtype)
     X = vector(700, dtype, k=33)
     Y, partial = np.full((700, 33), np.nan, dtype), np.full(parts * 33, np.nan, dtype)

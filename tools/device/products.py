@@ -50,12 +50,11 @@ def ours(A, x, sets):
     from warpfront.sparse.products import SparseOperator
 
     calls, results = {}, {}
-    ways = {"csr": ("csr", "auto"), "ell": ("ell", "auto")}
-    ways |= {f"csr {way}": ("csr", way) for way in ("balanced", "one pass")}
-    for name, (storage, way) in ways.items() if x.ndim == 1 else [("csr", ("csr", "auto"))]:
+    ways = {"csr": ("csr", False), "ell": ("ell", False), "csr balanced": ("csr", True)}
+    for name, (storage, balanced) in ways.items() if x.ndim == 1 else [("csr", ("csr", False))]:
         try:
             kind, operator = np.dtype("float64"), SparseOperator(A, storage, "cuda")
-            held = [_OnDevice(operator, kind, way) for _ in range(sets)]
+            held = [_OnDevice(operator, kind, balanced=balanced) for _ in range(sets)]
         except ValueError as error:
             print(f"{name}: {error}", flush=True)
             continue

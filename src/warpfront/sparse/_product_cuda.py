@@ -27,17 +27,16 @@ __all__ = [
     "short_row",
     "split_long_rows",
     "spread",
-    "stream_chunks",
 ]
 
 SOURCE = Path(__file__).parent / "product.cu"
 THREADS = 256
 LANES = (1, 2, 4, 8, 16, 32)
-LONG_ROW = 2048  # entries of a row from which whole blocks share it
+LONG_ROW = 2048  # entries of a row up to which a warp may own it
 SHORT_LANE = 16  # entries a thread up to which a row may be, where a few threads own it: its neighbours wait
-SEGMENT = 2048  # entries of one part
-CHUNK, CHUNK_ROWS = 2048, 256  # entries and rows that a block takes together
-BLOCK_ROW, BLOCK_SEGMENT = 256, 1024  # the same for a block of vectors, where a row has 32 times the work
+CHUNK = 2048  # entries that a block takes together
+# For a block of vectors: entries of a row from which blocks share it, and of a part.
+BLOCK_ROW, BLOCK_SEGMENT = 256, 1024
 TYPICAL = 4  # times the mean: rows up to this length say how many threads share a row
 CUDA_TYPES = {
     "float32": "float",
@@ -48,7 +47,6 @@ CUDA_TYPES = {
 SIGNATURES = {
     "csr_rows": "pppppi",
     "csr_balanced": "pppppppppp",
-    "csr_stream": "pppppppip",
     "csr_finish": "ppppii",
     "ell_rows": "ppppii",
     "csr_block": "pppppiiqpip",
@@ -72,21 +70,6 @@ def short_row(lanes: int) -> int:
     return LONG_ROW if lanes == LANES[-1] else SHORT_LANE * lanes
 
 
-def stream_chunks(ptr: NDArray[np.int64], longest: int = LONG_ROW, entries: int = CHUNK) -> NDArray[np.int64]:
-    """Cut the rows between those longer than ``longest`` into runs of at most ``entries`` entries: int64[count, 2]."""
-    rows = len(ptr) - 1
-    stops = np.append(np.flatnonzero(np.diff(ptr) > longest), rows)
-    found, row = [], 0
-    for stop in stops.tolist():
-        while row < stop:
-            fitting = int(np.searchsorted(ptr, ptr[row] + entries, side="right")) - 1
-            last = min(fitting, row + CHUNK_ROWS, stop)
-            found.append((row, last))
-            row = last
-        row = stop + 1
-    return np.array(found, np.int64).reshape(-1, 2)
-
-
 @dataclass(frozen=True)
 class LongRows:
     """Rows that are split.
@@ -105,7 +88,9 @@ class LongRows:
     segments: NDArray[np.int64]
 
 
-def split_long_rows(ptr: NDArray[np.int64], longest: int = LONG_ROW, segment: int = SEGMENT) -> LongRows:
+def split_long_rows(
+    ptr: NDArray[np.int64], longest: int = BLOCK_ROW, segment: int = BLOCK_SEGMENT
+) -> LongRows:
     """Cut the rows longer than ``longest`` into parts of at most ``segment`` entries."""
     rows = np.flatnonzero(np.diff(ptr) > longest)
     first, segments = [0], []
@@ -165,7 +150,7 @@ def spread(entries: NDArray[Any]) -> NDArray[Any]:
 def instantiations() -> list[tuple[Path, tuple[str, ...], int]]:
     """Return all that can be launched: (file, expressions, least architecture)."""
     names = [f"csr_rows<{kind}, {lanes}>" for kind in CUDA_TYPES.values() for lanes in LANES]
-    for kernel in ("csr_balanced", "csr_stream", "csr_finish", "ell_rows", "csr_block"):
+    for kernel in ("csr_balanced", "csr_finish", "ell_rows", "csr_block"):
         names += [f"{kernel}<{kind}>" for kind in CUDA_TYPES.values()]
     return [(SOURCE, tuple(names), 75)]
 
@@ -209,7 +194,7 @@ class _BalancedOnDevice:
 class _OnDevice:
     """The matrix's arrays on one device in one element type, and its plan."""
 
-    def __init__(self, operator: Any, kind: np.dtype[Any], way: str = "auto") -> None:
+    def __init__(self, operator: Any, kind: np.dtype[Any], *, balanced: bool = False) -> None:
         import cupy
 
         self.kind, self.type = kind, CUDA_TYPES[kind.name]
@@ -223,13 +208,10 @@ class _OnDevice:
         self.lanes = lanes_for(rows.ptr)
         self.alike = int(np.diff(rows.ptr).max(initial=0)) <= short_row(self.lanes)
         self.balanced: _BalancedOnDevice | None = None
-        if self.nnz and (way == "balanced" or (way == "auto" and not self.alike)):
+        if self.nnz and (balanced or not self.alike):
             values = rows.values.astype(kind, copy=False)
             self.balanced = _BalancedOnDevice(balance(rows.ptr), rows.ind, values)
-        chunks = np.empty((0, 2), np.int64) if self.alike else stream_chunks(rows.ptr)
-        self.chunks, self.chunk_count = cupy.asarray(chunks), len(chunks)
-        self.long = _LongOnDevice(split_long_rows(rows.ptr))
-        self.long_block = _LongOnDevice(split_long_rows(rows.ptr, BLOCK_ROW, BLOCK_SEGMENT))
+        self.long_block = _LongOnDevice(split_long_rows(rows.ptr))
         self.partial: dict[int, Any] = {}
 
     @cached_property
@@ -283,15 +265,8 @@ class _OnDevice:
             self._times_balanced(self.balanced, at, y)
             return
         matrix = self.ptr.data.ptr, self.ind.data.ptr, self.values.data.ptr
-        if self.alike:
-            grid = -(-self.rows * self.lanes // THREADS)
-            self._launch(f"csr_rows<{self.type}, {self.lanes}>", grid, (*matrix, *at, self.rows))
-            return
-        long, partial = self.long, self._room(max(self.long.parts, self.long_block.parts), 1)
-        args = (*matrix, *at, self.chunks.data.ptr, long.segments.data.ptr, long.parts, partial.data.ptr)
-        shared = CHUNK * self.kind.itemsize
-        self._launch(f"csr_stream<{self.type}>", long.parts + self.chunk_count, args, shared)
-        self._finish(long, partial, y, 1)
+        grid = -(-self.rows * self.lanes // THREADS)
+        self._launch(f"csr_rows<{self.type}, {self.lanes}>", grid, (*matrix, *at, self.rows))
 
     def _times_balanced(self, held: _BalancedOnDevice, at: tuple[int, int], y: Any) -> None:
         import cupy
@@ -314,7 +289,7 @@ class _OnDevice:
 
     def times_block(self, x: Any, y: Any) -> None:
         k, long = x.shape[1], self.long_block
-        partial = self._room(max(long.parts, self.long.parts), k)
+        partial = self._room(long.parts, k)
         args = (
             self.ptr.data.ptr, self.ind.data.ptr, self.values.data.ptr, x.data.ptr, y.data.ptr, self.rows, k, BLOCK_ROW,
             long.segments.data.ptr, long.parts, partial.data.ptr,

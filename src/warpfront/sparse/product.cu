@@ -7,24 +7,16 @@
 // carried to the next end by a segmented scan over the warp (a fixed tree) and over the warps in order. What a block has left
 // it publishes at once; the block where a row ends waits for those since the row's first, which have been begun before it
 // (blocks are begun in their order), and adds them, 32 apart, by a fixed tree. It takes each flag back for the next launch.
-// csr_stream, for rows of any length, two kinds of blocks in one launch. The first `parts` blocks own one part of a long
-// row each: every thread adds entries 256 apart, the block adds its threads' sums by a fixed tree, and csr_finish, a thread
-// a long row, adds a row's parts in order. The others own a run of rows with at most kChunk entries together: the block
-// reads them side by side, whatever row they are of, and puts the products into shared memory; then as many threads as
-// there are for a row add its products, as in csr_rows.
 // csr_block: thread (i, j) owns entry (i, j) of the result; the 32 threads of a warp share a row and read neighbouring
 // columns of X. Parts of long rows again come first: a block's warps add entries 8 apart, which meet in shared memory in
 // the order of the warps; csr_finish then adds the parts. ell_rows: one thread owns one row; slot k of neighbouring rows is
 // contiguous.
 //
 // Shared memory: csr_balanced's carry and number of ends by warp, one barrier before they are read, and what comes from other
-// blocks, with one barrier more.
-// csr_stream's products, one barrier between writing and adding them, and the reduction scratch of a part,
-// whose barriers are those of block_sum; csr_block's sums of the warps, with one barrier before they are added.
+// blocks, with one barrier more; csr_block's sums of the warps, with one barrier before they are added.
 // All lanes of a warp take part in the shuffles: a row that is out of range is an empty one there.
-// Literature: Bell and Garland, Implementing sparse matrix-vector multiplication (SC 2009), for both layouts; Greathouse
-// and Daga, Efficient sparse matrix-vector multiplication on GPUs using the CSR storage format (SC 2014), for csr_stream.
-#include "block.cuh"
+// Literature: Bell and Garland, Implementing sparse matrix-vector multiplication (SC 2009), for both layouts; Merrill
+// and Garland, Merge-based parallel sparse matrix-vector multiplication (SC 2016), for equal shares of entries.
 #include "complex.cuh"
 #include "signal.cuh"
 #include "types.cuh"
@@ -66,17 +58,6 @@ WF_DEVICE void read_entries(const T* block, int t, T (&to)[kEach]) {
 
 template <typename T> struct zero_of { WF_DEVICE static T make() { return T(0); } };
 template <typename T> struct zero_of<complex<T>> { WF_DEVICE static complex<T> make() { return {T(0), T(0)}; } };
-
-template <typename T>
-WF_DEVICE T sum_of_block(T v, T* scratch) { return block_sum(v, scratch); }
-
-template <typename T>
-WF_DEVICE complex<T> sum_of_block(complex<T> v, complex<T>* scratch) {
-  T* words = reinterpret_cast<T*>(scratch);
-  const T re = block_sum(v.re, words);
-  const T im = block_sum(v.im, words);
-  return {re, im};
-}
 
 }  // namespace wf
 
@@ -191,46 +172,6 @@ __global__ void csr_balanced(const wf::i32* ind, const T* values, const T* x, T*
       first = false;
       ++rank;
     }
-}
-
-// parts: entry ranges, [part_count][2]; partial: [part_count], written. chunks: row ranges, [count][2], of at most 256 rows
-// and kChunk entries; they and the long rows are all rows.
-template <typename T>
-__global__ void csr_stream(const wf::i64* ptr, const wf::i32* ind, const T* values, const T* x, T* y, const wf::i64* chunks,
-                           const wf::i64* parts, wf::i32 part_count, T* partial) {
-  constexpr int Each = wf::kChunk / wf::kProductThreads;
-  __shared__ T scratch[wf::kMaxWarps];
-  WF_DYNAMIC_SHARED(raw);
-  T* const products = reinterpret_cast<T*>(raw);
-  const int t = static_cast<int>(threadIdx.x);
-  const wf::i64 block = blockIdx.x;
-  if (block < part_count) {
-    const wf::i64 begin = parts[2 * block], end = parts[2 * block + 1];
-    T sum = wf::zero_of<T>::make();
-    for (wf::i64 e = begin + t; e < end; e += wf::kProductThreads) sum = sum + values[e] * x[ind[e]];
-    sum = wf::sum_of_block(sum, scratch);
-    if (t == 0) partial[block] = sum;
-    return;
-  }
-  const wf::i64 first = chunks[2 * (block - part_count)], last = chunks[2 * (block - part_count) + 1];
-  const wf::i64 begin = ptr[first];
-  const int entries = static_cast<int>(ptr[last] - begin), rows = static_cast<int>(last - first);
-  wf::i32 column[Each];
-  WF_UNROLL
-  for (int k = 0; k < Each; ++k) column[k] = t + k * wf::kProductThreads < entries ? ind[begin + t + k * wf::kProductThreads] : -1;
-  WF_UNROLL
-  for (int k = 0; k < Each; ++k)
-    if (column[k] >= 0) products[t + k * wf::kProductThreads] = values[begin + t + k * wf::kProductThreads] * x[column[k]];
-  __syncthreads();
-  int lanes = wf::kWarp;
-  while (lanes * rows > wf::kProductThreads) lanes /= 2;  // the same for the whole block
-  const int row = t / lanes, lane = t % lanes;
-  const bool mine = row < rows;
-  const int from = mine ? static_cast<int>(ptr[first + row] - begin) : 0, to = mine ? static_cast<int>(ptr[first + row + 1] - begin) : 0;
-  T sum = wf::zero_of<T>::make();
-  for (int e = from + lane; e < to; e += lanes) sum = sum + products[e];
-  for (int d = lanes / 2; d > 0; d /= 2) sum = sum + wf::shuffle_xor(sum, d);
-  if (mine && lane == 0) y[first + row] = sum;
 }
 
 // long_rows: [count], row numbers. first: [count + 1], each row's parts. partial: [parts][k]; y: [rows][k].
