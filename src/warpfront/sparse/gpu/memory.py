@@ -14,10 +14,8 @@ from warpfront.sparse.gpu.steps import SCALING_SWEEPS, STATE, Tables
 __all__ = ["SLOTS", "Need", "estimates", "needs", "solve_needs", "uploads"]
 
 FACTOR, BLOCKS, PLAN, SOLVE = "factor", "contribution_blocks", "plan", "solve"
-MOST_RHS, ROOM = (
-    MOST_TOGETHER,
-    8,
-)  # right-hand sides an LU solves for at once; those there is room for from the beginning
+# right-hand sides an LU solves for at once; those a symmetric factor has room for from the beginning
+MOST_RHS, ROOM = MOST_TOGETHER, 8
 SLOTS = 16
 
 
