@@ -202,7 +202,7 @@ def driver():
     print("driver: all right")
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--phase", choices=("check", "time"), default="check")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
@@ -216,7 +216,11 @@ def main():
     parser.add_argument("--sections", default="", help="only these, by name and with commas")
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--seconds", type=float, default=None)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
     if options.driver:
         driver()
         return 0
