@@ -18,8 +18,16 @@ def test_every_body_runs_or_is_taken_back():
     assert sorted(seen) == sorted(set(seen))
 
 
+@pytest.fixture
+def interrupts_raise():
+    """A process that was started in the background ignores interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
-def test_an_interrupt_waits_for_the_other_threads():
+def test_an_interrupt_waits_for_the_other_threads(interrupts_raise):
     began, finished = threading.Event(), []
 
     def body(thread):

@@ -21,7 +21,7 @@ CSV = f"""==PROF== Connected to process 7
 """
 
 
-@pytest.mark.parametrize(("operation", "sizes"), [("solve", (150,)), ("spmm", (20, 4)), ("slogdet", (40, 3))])
+@pytest.mark.parametrize(("operation", "sizes"), [("solve", (600,)), ("spmm", (20, 4)), ("slogdet", (40, 3))])
 def test_an_operation_is_taken_apart_on_the_cpu(operation, sizes):
     found = engine.profile(operation, sizes, device="cpu", calls=2)
     assert (found.device, found.tool) == ("cpu", "python")
