@@ -153,6 +153,8 @@ class NonFiniteError(NumericalError):
 class UnstablePivotError(NumericalError):
     """A front had no stable pivot for one of its columns, and ``on_unstable="error"`` forbids a way around.
 
+    Also: pivots were perturbed, and what was asked for, a determinant, would be another matrix's.
+
     Attributes
     ----------
     column : int

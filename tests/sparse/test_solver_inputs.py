@@ -102,7 +102,7 @@ RIGHT_HAND_SIDES = {
     "read only": np.frombuffer(B.tobytes()).reshape(B.shape),
     "nested list": B.tolist(),
     "big endian": B.astype(">f8"),
-    "matrix": np.asmatrix(B) if hasattr(np, "asmatrix") else B,
+    "matrix": B.view(np.matrix) if hasattr(np, "matrix") else B,
 }
 
 
@@ -335,3 +335,14 @@ def test_a_determinant_of_a_matrix_with_nan_names_the_entry():
     with pytest.raises(NonFiniteError) as caught:
         sparse_slogdet(sp.csr_array(np.array([[1.0, 2.0], [np.nan, 4.0]])))
     assert caught.value.entry == 2
+
+
+def test_a_determinant_is_never_that_of_a_perturbed_matrix():
+    from warpfront.errors import UnstablePivotError
+    from warpfront.sparse.determinant import sparse_slogdet
+
+    a = sp.csr_array(np.array([[1e-20, 1.0], [1.0, 1.0]]))
+    options = {"pivot_type": "none", "scaling": "none", "pivot_epsilon": 1e-8, "on_unstable": "perturb"}
+    with pytest.raises(UnstablePivotError, match="another matrix"):
+        sparse_slogdet(a, "S", **options)
+    assert sparse_slogdet(a, "S")[:2] == (-1.0, pytest.approx(0.0, abs=1e-15))

@@ -10,6 +10,7 @@ import scipy.sparse.linalg
 
 from warpfront import DirectSolver
 from warpfront.errors import InvalidValueError, NonFiniteError, NotSupportedError, SingularMatrixError, Status
+from warpfront.sparse.determinant import sparse_slogdet
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sparse"))
 from general_matrices_for_tests import GENERAL, convection, leaves_on_a_hub, saddle
@@ -210,3 +211,14 @@ def test_float32(cupy):
         x = s.solve(b, trans=trans)
         assert x.dtype == np.float32
         assert errors(m.astype(float), x.astype(float), b.astype(float)) <= 1e-5
+
+
+@pytest.mark.parametrize("name", ["convection", "saddle", "hub"])
+def test_determinant(cupy, name):
+    a = MATRICES[name]()
+    sign, logarithm, method = sparse_slogdet(a, "G", device="cuda", reordering_alg="amd")
+    expected = np.linalg.slogdet(a.toarray())
+    assert (sign, method) == (expected[0], "LU")
+    assert logarithm == pytest.approx(expected[1], rel=1e-12)
+    with pytest.raises(NotSupportedError, match="structure='G'"):
+        sparse_slogdet(convection(6) + convection(6).T, "S", device="cuda")
