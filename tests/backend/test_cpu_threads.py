@@ -73,7 +73,7 @@ def forked(answers):
     answers.put(cpu._pool(1)._work_queue.qsize())
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")  # of Python, of JAX
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system does not fork")
 def test_a_forked_process_has_threads_of_its_own():
     cpu.run_threads(2, lambda _: None)
