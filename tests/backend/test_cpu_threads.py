@@ -73,7 +73,8 @@ def forked(answers):
     answers.put(cpu._pool(1)._work_queue.qsize())
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")  # of Python, of JAX
+# Python warns of forks, and JAX where it has been used in the process
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system does not fork")
 def test_a_forked_process_has_threads_of_its_own():
     cpu.run_threads(2, lambda _: None)
