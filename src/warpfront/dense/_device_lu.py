@@ -21,10 +21,9 @@ __all__ = ["DeviceLU", "factor", "fan_out", "mark_not_finite", "summarised"]
 
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 MANY_COLUMNS = 64  # right-hand sides from which two triangular solves of cuBLAS are the faster way
-BLOCKED_ORDER, SOLVE_BLOCK = (
-    8192,
-    2048,
-)  # from where a few float32 right-hand sides take triangles and products in turn
+# A few float32 right-hand sides could take triangles and products in turn from order 8192: timed there on a device and
+# right at small orders, but not yet checked at that one, so off.
+BLOCKED_ORDER, SOLVE_BLOCK = 1 << 30, 2048
 STREAMS = 8  # for matrices factored one after another
 BATCHED_ORDER, BATCHED_COUNT = (
     1024,
