@@ -11,6 +11,7 @@ time: alone on the GPU, beside cuDSS where its library lies (``--cudss``). Recor
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import sys
@@ -109,6 +110,7 @@ def check(out, limit):
 
 def run_section(name, out):
     out.mkdir(parents=True, exist_ok=True)
+    faulthandler.dump_traceback_later(40.0, repeat=True)  # a hung kernel or a long compilation: the log tells
     code = 0
     try:
         sections()[name]()
