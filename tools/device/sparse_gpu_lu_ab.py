@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).resolve().parent)]
 
 import numpy as np  # noqa: E402
-from sparse_gpu_cases import carried, errors, kkt, laplacian, ordering  # noqa: E402
+from sparse_gpu_cases import carried, errors, kkt, laplacian  # noqa: E402
 from sparse_gpu_lu import circuit, solver  # noqa: E402
 from sparse_gpu_time import device_times, profile, summary, walls  # noqa: E402
 
@@ -33,13 +33,13 @@ WAYS = {
 
 def cases():
     for name in ("case14_ieee_K2_it10", "case118_ieee_K2_it10", "case1354_pegase_K2_it10"):
-        yield f"{name} amd", lambda name=name: carried(name), ""
-        yield f"{name} metis", lambda name=name: carried(name), f"G_{name}"
-    yield "circuit_200 amd", lambda: circuit(200), ""
-    yield "circuit_200 metis", lambda: circuit(200), "G_circuit_200"
-    yield "kkt_3000_1000 amd", lambda: kkt(3000, 1000), ""
-    yield "lap2d_300 metis", lambda: laplacian(300, 300), "lap2d_300"
-    yield "lap3d_40 metis", lambda: laplacian(40, 40, 40), "lap3d_40"
+        yield f"{name} amd", lambda name=name: carried(name), "amd"
+        yield f"{name} multilevel", lambda name=name: carried(name), "multilevel"
+    yield "circuit_200 amd", lambda: circuit(200), "amd"
+    yield "circuit_200 multilevel", lambda: circuit(200), "multilevel"
+    yield "kkt_3000_1000 amd", lambda: kkt(3000, 1000), "amd"
+    yield "lap2d_300 auto", lambda: laplacian(300, 300), "auto"
+    yield "lap3d_40 auto", lambda: laplacian(40, 40, 40), "auto"
 
 
 def one(a, order, options):
@@ -50,7 +50,7 @@ def one(a, order, options):
     from warpfront.sparse.gpu.lu_schedule import make_lu_plan
 
     lu_engine.make_lu_plan = lambda symbolic, **more: make_lu_plan(symbolic, **more, **options)
-    s = solver(a, check="status", ir_n_steps=0, **ordering(order)).analyze()
+    s = solver(a, check="status", ir_n_steps=0, reordering_alg=order).analyze()
     values, b = cupy.asarray(a.data), cupy.asarray(a @ np.ones(a.shape[0]))
     for _ in range(3):
         s.refactorize(values)

@@ -134,7 +134,7 @@ def section():
     return [
         f"From `{RECORD.relative_to(ROOT)}`: medians of {record.options.get('samples', 20)} in milliseconds, from the",
         "call to the end of a synchronisation; ours / cuDSS 1.0.0.35 in the same process / its deterministic mode. Ours is",
-        "deterministic in every row. Orderings are METIS's, AMD's for kkt_3000_1000.",
+        "deterministic in every row. Orderings are those that `auto` chose, named in the record.",
         "",
         *system_table(record),
         "",

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 import sparse_gpu_sweeps
-from sparse_gpu_cases import carried, errors, kkt, laplacian, ordering
+from sparse_gpu_cases import carried, errors, kkt, laplacian
 from sparse_gpu_cudss import Cudss, library
 
 REPEATS = 20
@@ -71,6 +71,11 @@ def summary(samples):
 KEPT = ("normwise", "inertia", "pivots", "gflop", "nnz_factor")
 
 
+def order_of(entry, label):
+    """The ordering that `auto` chose, in words; a peer's is its own."""
+    return f", {entry['ours']['ordering']} ordering" if label == "ours" else ""
+
+
 def rows_of(record):
     """Rows of a house record: one for the refactorisation and one for the solve of each system."""
     from warpfront.bench.collect import collected
@@ -90,7 +95,8 @@ def rows_of(record):
                 contenders["warpfront" if label == "ours" else label] = collected(
                     found[operation]["seconds"], clock="wall", right=right,
                     detail="" if right else f"componentwise backward error {error:.0e}",
-                    algorithm=f"{structure}, {refined[2:]} refinement steps", error=error, error_limit=limit,
+                    algorithm=f"{structure}, {refined[2:]} refinement steps" + order_of(entry, label),
+                    error=error, error_limit=limit,
                     values={k: found[k] for k in KEPT if k in found} | found[operation].get("bounds", {}),
                 )  # fmt: skip
             if not contenders:
@@ -141,15 +147,13 @@ def bounds(facts, plan, copy):
             }  # fmt: skip
 
 
-def ours(name, a, structure, refinements, copy):
+def ours(a, structure, refinements, copy):
     import cupy
 
     from warpfront import DirectSolver
 
     begun = perf_counter()
-    s = DirectSolver(
-        a, structure=structure, device="cuda", check="status", ir_n_steps=refinements, **ordering(name)
-    )
+    s = DirectSolver(a, structure=structure, device="cuda", check="status", ir_n_steps=refinements)
     s.analyze()
     analysis = perf_counter() - begun
     values, b = cupy.asarray(a.data), cupy.asarray(a @ np.ones(a.shape[0]))
@@ -176,7 +180,7 @@ def ours(name, a, structure, refinements, copy):
         "nnz": int(a.nnz),
         "normwise": norm, "componentwise": component, "inertia": tuple(s.inertia), "pivots": tuple(s.pivot_stats),
         "status": str(s.status), "gflop": s.report.analysis.flops / 1e9,
-        "nnz_factor": s.report.analysis.nnz_factor,
+        "nnz_factor": s.report.analysis.nnz_factor, "ordering": s.report.analysis.ordering,
         "max_front": s.report.analysis.max_front, "launches": len(plan.launches), "levels": int(plan.level.max()) + 1,
         "wide": int(plan.wide.sum()), "steps": steps, "bytes": s._factor.nbytes,
     }  # fmt: skip
@@ -301,6 +305,7 @@ def line_of(key, entry):
     line = f"{key:34s} ours {mine['refactor']['min_ms']:.3f} / {mine['solve']['min_ms']:.3f}"
     line += f" (device {mine['refactor_device_ms']:.3f} / {mine['solve_device_ms']:.3f})"
     line += f" err {mine['normwise']:.0e} {mine['componentwise']:.0e}"
+    line += f" by {mine['ordering']}"
     line += f" differing {mine['differing_repeats']}/20" if "differing_repeats" in mine else ""
     line += f" roofline {mine['solve']['bounds']['roofline_share']:.2f}"
     for name in ("cudss", "cudss deterministic"):
@@ -321,7 +326,7 @@ def one_system(key, a, solvers, lib, copy):
     """Measure one system in one structure, ours and the peer's."""
     name, structure, refined = key.split()
     refinements = int(refined[2:])
-    solvers[key], mine = ours(name, a, structure, refinements, copy)
+    solvers[key], mine = ours(a, structure, refinements, copy)
     plain = refinements == 0 and name != "lap3d_64"
     if plain:
         mine["differing_repeats"] = repeats(solvers[key], a)
