@@ -54,13 +54,18 @@ class PivotStats(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderingCandidate:
-    """One fill-reducing ordering that was tried."""
+    """One fill-reducing ordering that was tried.
+
+    ``depth`` is an estimate of the levels of fronts, ``height`` the columns on the longest path of the elimination tree:
+    what a GPU waits for. It is counted for GPUs only.
+    """
 
     method: str
     nnz_factor: int
     flops: float
     depth: int
     seconds: float
+    height: int | None = None
 
 
 @dataclass(frozen=True)

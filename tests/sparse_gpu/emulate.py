@@ -6,7 +6,7 @@ from built import simt
 from warpfront.sparse.gpu import memory, steps
 from warpfront.sparse.gpu.inverses import SPAN, invert_items
 from warpfront.sparse.gpu.kernels import KERNELS
-from warpfront.sparse.gpu.look_ahead import NEVER, look_ahead, split_strips
+from warpfront.sparse.gpu.look_ahead import look_ahead
 from warpfront.sparse.gpu.schedule import make_plan
 
 WAITING = ("strips", "forward_wide", "backward_wide", "forward_strips", "backward_strips")
@@ -17,12 +17,12 @@ class Emulated:
 
     def __init__(
         self, symbolic, pivoting, dtype=np.float64, scaled=False, tolerances=None, schedules=2, seed=0,
-        span=SPAN, ahead=True, rest=NEVER, **plan,
+        span=SPAN, ahead=True, **plan,
     ):  # fmt: skip
         self.symbolic, self.pattern, self.scaled = symbolic, symbolic.pattern, scaled
         self.dtype, self.schedules, self.seed = np.dtype(dtype), schedules, seed
         self.plan = make_plan(symbolic, pivoting=pivoting, itemsize=self.dtype.itemsize, **plan)
-        self.plan = split_strips(look_ahead(self.plan) if ahead else self.plan, rest)
+        self.plan = look_ahead(self.plan) if ahead else self.plan
         self.tolerances = tolerances or steps.Tolerances()
         items, self.sweeps = steps.solve_items(self.plan, tiles=True)
         more, self.inversions = invert_items(self.plan, span, items.size)

@@ -8,57 +8,43 @@ from time import perf_counter
 
 import numpy as np
 
-VARIANTS = {  # panels with a common inverse, tiles with which a panel is loaded ahead, most tiles, products in trees
-    "as it is": (8, (1, 2), 4, True),
-    "sums in trees": (8, (1, 2), 4, False),
-    "strips apart from 528": (8, (1, 2), 4, True),
-    "look-ahead": (8, (1, 2), 4, True),
-    "old": (1, (), 0, False),
-    "2 tiles": (8, (1, 2), 2, True),
-    "span 4": (4, (1, 2), 4, True),
-    "none ahead": (8, (), 4, True),
-    "crowds load nothing ahead": (8, (1, 2), 4, True),
-    "strips apart from 132": (8, (1, 2), 4, True),
+VARIANTS = {  # panels with a common inverse, most tiles, products in trees, most right-hand sides at once
+    "as it is": (8, 4, True, 64),
+    "sums in trees": (8, 4, False, 64),
+    "32 at once": (8, 4, True, 32),
+    "8 at once": (8, 4, True, 8),
+    "2 tiles": (8, 2, True, 64),
+    "1 tile": (8, 1, True, 64),
+    "span 4": (4, 4, True, 64),
 }
-TREES = ("as it is", "sums in trees")
+TREES = ("as it is", "sums in trees", "32 at once", "8 at once")
+COUNTS = (1, 4, 8, 16, 32, 64)
 
 
 def compare(factor, deadline):
-    """Milliseconds (least of a few) of a refactorisation and of solves for 1, 8 and 64 right-hand sides."""
+    """Milliseconds (least of a few) of a refactorisation and of solves for 1 to 64 right-hand sides."""
     import cupy
     from sparse_gpu_time import device_times
 
-    from warpfront.sparse.gpu import engine, kernels, steps
+    from warpfront.sparse.gpu import engine, kernels
 
     values = factor.runner.buffers["original"].copy()
     b = cupy.asarray(np.random.default_rng(0).standard_normal((factor.plan.n, 64)))
-    kept = (engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS, steps.solve_items)
+    kept = (engine.SPAN, kernels.MOST_TILES, kernels.TREE_PRODUCTS)
     found = {}
     for name in VARIANTS if factor.plan.wide.any() else TREES:
         if perf_counter() > deadline:
             break
-        span, ahead, tiles, products = VARIANTS[name]
-        engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS = (
-            span,
-            ahead,
-            tiles or 4,
-            products,
-        )
-        engine.LEAST_REST = {"strips apart from 528": 528, "strips apart from 132": 132}.get(name, 1 << 30)
-        steps.CROWD = 528 if name == "crowds load nothing ahead" else 1 << 30
-        engine.LOOK_AHEAD = name == "look-ahead"
-        if name == "old":
-            steps.solve_items = lambda plan, tiles=False: kept[4](plan)
+        engine.SPAN, kernels.MOST_TILES, kernels.TREE_PRODUCTS, most = VARIANTS[name]
         try:
             made = engine.GpuFactor(
                 factor.symbolic, pivoting=factor.pivoting, scaled=factor.scaled, dtype=factor.dtype,
                 tolerances=factor.tolerances, device=factor.runner.device,
             )  # fmt: skip
-            if name == "old":
-                made.groups = (4, 1)
+            made.groups = tuple(g for g in made.groups if g <= most)
             made.refactorize(values, canonical=True)
             row = []
-            for count in (1, 8, 64):
+            for count in COUNTS:
                 for _ in range(2):
                     made.solve(b[:, :count], 0)
                 row.append(min(device_times(lambda k=count, m=made: m.solve(b[:, :k], 0), 5)))
@@ -66,8 +52,7 @@ def compare(factor, deadline):
             row.insert(0, min(device_times(lambda m=made: m.refactorize(values, canonical=True), 5)))
             found[name] = [round(t, 3) for t in row]
         finally:
-            engine.SPAN, kernels.AHEAD, kernels.MOST_TILES, kernels.TREE_PRODUCTS, steps.solve_items = kept
-            engine.LOOK_AHEAD, engine.LEAST_REST, steps.CROWD = False, 1 << 30, 1 << 30
+            engine.SPAN, kernels.MOST_TILES, kernels.TREE_PRODUCTS = kept
         del made
         cupy.get_default_memory_pool().free_all_blocks()
     return found

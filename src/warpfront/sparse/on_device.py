@@ -12,6 +12,8 @@ __all__ = ["CudaSolver"]
 class CudaSolver(CudaPhases, DirectSolver):
     """`DirectSolver` with its numeric phases on the GPU."""
 
+    _target = "cuda"
+
     analyze = exclusive(CudaPhases.analyze)
     factorize = exclusive(CudaPhases.factorize)
     refactorize = exclusive(CudaPhases.refactorize)

@@ -6,7 +6,7 @@ import numpy as np
 
 from warpfront.backend.jit import njit
 
-__all__ = ["tree_and_sizes"]
+__all__ = ["tree_and_sizes", "tree_height"]
 
 
 @njit(cache=True, nogil=True)
@@ -138,3 +138,15 @@ def tree_and_sizes(n, xadj, adj, perm, subtree, slack):
     """What `tree_and_counts` returns, and `schedule_depth`."""
     order, parent, counts = tree_and_counts(n, xadj, adj, perm)
     return order, parent, counts, schedule_depth(n, parent, counts, subtree, slack)
+
+
+@njit(cache=True, nogil=True)
+def tree_height(parent):
+    """Columns on the longest path of a postordered elimination tree; ``parent`` int32[n]."""
+    above = np.ones(parent.size, np.int32)  # columns on the longest path up to here
+    height = 0
+    for j in range(parent.size):
+        height = max(height, above[j])
+        if parent[j] >= 0:
+            above[parent[j]] = max(above[parent[j]], above[j] + 1)
+    return height

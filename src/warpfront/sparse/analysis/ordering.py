@@ -22,15 +22,17 @@ __all__ = ["METHODS", "Ordering", "choose"]
 METHODS = ("auto", "amd", "multilevel", "metis", "level_set", "natural", "user")
 
 # Cost model of `auto`: one numeric factorisation, and the orderings themselves. Fixed figures, not clocks, so that
-# the choice is the same in every run. Seconds a flop, an entry of L, a level: of two cores, and of a GPU, where a level
-# is a launch and a chain of panels.
-_FACTOR_SECONDS = {"cpu": (1 / 40e9, 6e-9, 5e-6), "cuda": (1 / 20e12, 2e-11, 40e-6)}
+# the choice is the same in every run. Seconds a flop, an entry of L, a level, a column of the longest path: of two cores,
+# and of an H200, fitted to factorisations and solves of eight systems in four orders each. There columns of a path follow
+# one another at the speed of one warp, and a level is a hand-over.
+_FACTOR_SECONDS = {"cpu": (1 / 40e9, 6e-9, 5e-6, 0.0), "cuda": (1 / 25e12, 5e-11, 10e-6, 0.8e-6)}
 # An ordering is tried when its cost is below this share of the best factorisation so far, as often as it is expected:
 # the most that nested dissection has saved against minimum degree is about two thirds.
 _POSSIBLE_SAVING = 2 / 3
-_FACTORISATIONS = {"cpu": 1, "cuda": 100}
-# method -> seconds per vertex, seconds per adjacency entry
+_FACTORISATIONS = {"cpu": 1, "cuda": 200}
+# method -> seconds per vertex, seconds per adjacency entry; of hosts of GPUs, which have more cores
 _ORDERING_SECONDS = {"level_set": (0.5e-6, 0.025e-6), "multilevel": (2e-6, 0.3e-6)}
+_MORE_CORES = {"cpu": 1.0, "cuda": 0.5}
 
 _Graph = tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32]]
 _Orderer = Callable[[int, npt.NDArray[np.int64], npt.NDArray[np.int32], Any], npt.NDArray[np.int32]]
@@ -83,7 +85,8 @@ def choose(
     method : {"auto", "amd", "multilevel", "metis", "level_set", "natural", "user"}
         ``auto`` always tries minimum degree, then level sets and multilevel nested dissection where the time they
         could save in the factorisations to come pays for them, and keeps the order with the least predicted time
-        (flops, entries of L, depth of the supernodal schedule). The choice depends on the pattern alone.
+        (flops, entries of L, depth of the supernodal schedule, on a GPU columns of the longest path). The choice depends
+        on the pattern alone.
     user_perm : integer[n], optional
         With ``method="user"`` only: ``user_perm[k]`` is the k-th pivot. It is postordered, which changes
         neither the fill nor the flops. With ``groups``, a group stands where its first row does.
@@ -155,9 +158,12 @@ class _Search:
         if self.groups is not None:
             perm = expand(perm, self.groups)
         tree = elimination_tree(*self.pattern, perm)
+        height = _height(tree) if self.target == "cuda" else None
         seconds = time.perf_counter() - start
         self.trees.append(tree)
-        self.candidates.append(OrderingCandidate(method, tree.nnz_factor, tree.flops, tree.depth, seconds))
+        self.candidates.append(
+            OrderingCandidate(method, tree.nnz_factor, tree.flops, tree.depth, seconds, height)
+        )
 
     def grouped(self, perm: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Turn a permutation of rows into one of groups, by first appearance."""
@@ -182,8 +188,15 @@ class _Search:
 
 def predicted_seconds(candidate: OrderingCandidate, target: str = "cpu") -> float:
     """Predict the time of one numeric factorisation, in seconds."""
-    per_flop, per_entry, per_level = _FACTOR_SECONDS[target]
-    return candidate.flops * per_flop + candidate.nnz_factor * per_entry + candidate.depth * per_level
+    per_flop, per_entry, per_level, per_column = _FACTOR_SECONDS[target]
+    work = candidate.flops * per_flop + candidate.nnz_factor * per_entry
+    return work + candidate.depth * per_level + (candidate.height or 0) * per_column
+
+
+def _height(tree: EliminationTree) -> int:
+    from warpfront.sparse.analysis._etree_kernels import tree_height
+
+    return int(tree_height(tree.parent))
 
 
 def _search_all(search: _Search) -> str:
@@ -193,6 +206,7 @@ def _search_all(search: _Search) -> str:
     times = _FACTORISATIONS[search.target]
     for method, (per_vertex, per_entry) in _ORDERING_SECONDS.items():
         cost = per_vertex * search.graph[0] + per_entry * search.graph[2].size
+        cost *= _MORE_CORES[search.target]
         best = search.work * predicted_seconds(search.candidates[search.best()], search.target)
         if cost >= _POSSIBLE_SAVING * best * times:
             passed_over.append(

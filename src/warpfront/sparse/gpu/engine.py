@@ -12,15 +12,15 @@ from warpfront.report import Inertia, PivotStats
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu import memory, steps
 from warpfront.sparse.gpu.inverses import SPAN, Inversion, invert_items
-from warpfront.sparse.gpu.look_ahead import NEVER, look_ahead, split_strips
+from warpfront.sparse.gpu.look_ahead import look_ahead
 from warpfront.sparse.gpu.runner import Runner
 from warpfront.sparse.gpu.schedule import Device, GpuPlan, make_plan
 
 __all__ = ["GpuFactor", "Planned", "Refined", "require_gpu"]
 
-LEAST_REST, LOOK_AHEAD = NEVER, False  # `look_ahead`: neither has been measured yet
 # right-hand sides solved for at once: in trees of small fronts, with a forest below wide ones, with wide fronts alone
-GROUPS = {"tree": (4, 1), "forest": (8, 1), "wide": (32, 16, 8, 1)}
+GROUPS = {"tree": (64, 32, 16, 8, 4, 1), "forest": (64, 32, 16, 8, 1), "wide": (64, 32, 16, 8, 1)}
+LEAST_ROOM = 1 << 28  # bytes that right-hand sides may take in any case; else no more than the factor's
 NOTHING_FAILED = 2**31 - 1
 
 
@@ -75,7 +75,7 @@ class Planned(NamedTuple):
             symbolic, pivoting=pivoting, itemsize=np.dtype(dtype).itemsize,
             device=Device(probed.shared_bytes_optin, probed.sm_count),
         )  # fmt: skip
-        plan = split_strips(look_ahead(plan) if LOOK_AHEAD else plan, LEAST_REST)
+        plan = look_ahead(plan)
         items, sweeps = steps.solve_items(plan, tiles=True)
         more, inversions = invert_items(plan, SPAN, items.size)
         items = np.concatenate([items, more])
@@ -128,9 +128,12 @@ class GpuFactor:
         self.plan, self._sweeps, self._inversions = planned.plan, planned.sweeps, planned.inversions
         self.span = SPAN
         kind = "tree" if self.plan.tree is not None else "forest" if self.plan.forest is not None else "wide"
-        self.groups = GROUPS[kind]
         self.memory, self.memory_slots = planned.estimates()
         self.runner = Runner(planned.uploaded, planned.written, device)
+        most = max(LEAST_ROOM, self.runner.nbytes)
+        self.groups = tuple(
+            g for g in GROUPS[kind] if memory.solve_bytes(self.plan, self.dtype, g) <= most or g <= self._room
+        )
         self._outcome: tuple[int, ...] | None = None
         self._states: list[Any] = []
 

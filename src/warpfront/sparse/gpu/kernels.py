@@ -12,7 +12,6 @@ STAGES = 2
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 4
 TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles
-AHEAD = (1, 2)  # tiles with which a sweep loads a panel ahead, unless so many blocks hide the latency
 C_TYPES = {"float64": "double", "float32": "float"}
 
 
@@ -41,15 +40,12 @@ class KernelSpec:
         """The kernel file."""
         return FOLDER / self.file
 
-    def expression(
-        self, dtype: str, threads: int = 0, pivoting: bool = False, rhs: int = 1, crowded: bool = False
-    ) -> str:
-        """Return the C++ name of an instantiation; ``crowded``: blocks enough that none needs to load ahead."""
-        tiles = column_tiles(rhs)
+    def expression(self, dtype: str, threads: int = 0, pivoting: bool = False, rhs: int = 1) -> str:
+        """Return the C++ name of an instantiation."""
         return self.template.format(
             T=C_TYPES[dtype], threads=threads, pivoting="true" if pivoting else "false", rhs=min(rhs, MOST_TOGETHER),
-            team=team_columns(rhs), products="true" if TREE_PRODUCTS else "false", tiles=tiles,
-            deep="true" if tiles in AHEAD and not crowded else "false",
+            team=team_columns(rhs), products="true" if TREE_PRODUCTS else "false",
+            tiles=column_tiles(rhs),
         )  # fmt: skip
 
 
@@ -78,10 +74,6 @@ KERNELS = {
     ),
     "strips": _spec(
         "strips.cu", "eliminate_strips<{T}, {pivoting}, false, false>",
-        "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
-    ),
-    "strips_rest": _spec(
-        "strips.cu", "eliminate_strips<{T}, {pivoting}, false, true>",
         "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),
@@ -114,11 +106,11 @@ KERNELS = {
         "items fronts below_ind panels diagonal pivots x z solve_flags active sizes",
     ),
     "forward_strips": _spec(
-        "wide_sweeps.cu", "forward_strips<{T}, {tiles}, {deep}>",
+        "wide_sweeps.cu", "forward_strips<{T}, {tiles}>",
         "items fronts children maps row_lists row_list_sources panels pivots x z upd solve_flags active sizes", "iii",
     ),
     "backward_strips": _spec(
-        "wide_sweeps.cu", "backward_strips<{T}, {tiles}, {deep}>",
+        "wide_sweeps.cu", "backward_strips<{T}, {tiles}>",
         "items fronts below_ind panels diagonal pivots x z solve_flags active sizes", "iii",
     ),
     "invert": _spec("invert.cu", "invert_corner<{T}>", "items fronts panels"),
@@ -216,12 +208,10 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
         if name in ("forward", "backward"):
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
         if name in ("forward_strips", "backward_strips"):
-            names = [
-                spec.expression(dtype, rhs=r, crowded=flag) for r in (1, 16, 32) for flag in (False, True)
-            ]
+            names = [spec.expression(dtype, rhs=r) for r in (1, 16, 32)]
         if name in ("sweep_forest", "solve_tree"):
             names = [spec.expression(dtype, rhs=r) for r in ((1, 4) if name == "solve_tree" else (1, 4, 8))]
-        if name in ("strips", "strips_rest", "factor_tree", "update", "update_rest", "contribution"):
+        if name in ("strips", "factor_tree", "update", "update_rest", "contribution"):
             names = [spec.expression(dtype, pivoting=flag) for flag in (False, True)]
         for expression in dict.fromkeys(names):
             found.setdefault(spec.source, []).append(expression)

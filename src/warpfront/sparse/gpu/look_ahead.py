@@ -1,4 +1,4 @@
-"""Launches of wide fronts cut in two, so that what others wait for comes first or more of the device is used. Pure."""
+"""Updates of wide fronts cut in two, so that what others wait for comes first. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from warpfront.sparse.gpu.records import Launch
 from warpfront.sparse.gpu.schedule import GpuPlan
 
-__all__ = ["NEVER", "look_ahead", "split_strips"]
-
-NEVER = 1 << 30  # more strips than a level has
+__all__ = ["look_ahead"]
 
 
 def look_ahead(plan: GpuPlan) -> GpuPlan:
@@ -63,34 +61,3 @@ def _cut(plan: GpuPlan, launch: Launch) -> tuple[NDArray[Any], NDArray[Any]] | N
     here = plan.items[launch.items : launch.items + launch.blocks]
     near = here["col"] < 2 * here["e1"] - here["e0"]
     return (here[near], here[~near]) if near.any() and not near.all() else None
-
-
-def split_strips(plan: GpuPlan, least: int = NEVER) -> GpuPlan:
-    """Strips behind the diagonal ones in a launch of their own, ``strips_rest``, where a level has ``least`` of them.
-
-    They find all blocks eliminated and wait for nothing, and twice as many are in flight; but they start later.
-
-    Parameters
-    ----------
-    plan : GpuPlan
-    least : int
-    """
-    launches: list[Launch] = []
-    moved: list[int] = []
-    for launch in plan.launches:
-        made = replace(launch, after=tuple(sorted({moved[k] for k in launch.after})))
-        here = plan.items[launch.items : launch.items + launch.blocks]
-        own = int((here["index"] < here["e0"]).sum()) if launch.kernel == "strips" else 0
-        launches.append(made)
-        if 0 < own <= launch.blocks - least:
-            launches[-1] = replace(made, blocks=own)
-            rest = replace(
-                made,
-                kernel="strips_rest",
-                items=made.items + own,
-                blocks=made.blocks - own,
-                after=(len(launches) - 1,),
-            )
-            launches.append(rest)
-        moved.append(len(launches) - 1)
-    return replace(plan, launches=tuple(launches))

@@ -11,7 +11,7 @@ from warpfront.sparse.gpu.kernels import MOST_TOGETHER
 from warpfront.sparse.gpu.schedule import STATS, GpuPlan
 from warpfront.sparse.gpu.steps import SCALING_SWEEPS, STATE, Tables
 
-__all__ = ["SLOTS", "Need", "estimates", "needs", "solve_needs", "uploads"]
+__all__ = ["SLOTS", "Need", "estimates", "needs", "solve_bytes", "solve_needs", "uploads"]
 
 FACTOR, BLOCKS, PLAN, SOLVE = "factor", "contribution_blocks", "plan", "solve"
 # right-hand sides an LU solves for at once; those a symmetric factor has room for from the beginning
@@ -85,6 +85,11 @@ def solve_needs(plan: GpuPlan, dtype: np.dtype[Any], rhs: int) -> dict[str, Need
     if cells:
         table["cells"] = (i4, max(cells) * -(-rhs // MOST_TOGETHER))
     return {name: Need(kind, max(int(size), 4), SOLVE) for name, (kind, size) in table.items()}
+
+
+def solve_bytes(plan: GpuPlan, dtype: np.dtype[Any], rhs: int) -> int:
+    """Bytes of those buffers."""
+    return sum(need.nbytes for need in solve_needs(plan, dtype, rhs).values())
 
 
 def estimates(

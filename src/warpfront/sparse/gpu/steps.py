@@ -127,7 +127,6 @@ def _tiled_strips(plan: GpuPlan, wide: list[int]) -> tuple[Items, Items]:
 
 
 ALONE = ("start_solve", "start_tree", "judge")
-CROWD = 1 << 30  # strips of a launch from which on none loads ahead; not measured yet
 TILED = ("forward_strips", "backward_strips")
 
 
@@ -185,8 +184,6 @@ def solve_steps(
         if items >= 0:
             rename["items"] = "solve_items"
         many = 1 if name in ALONE else groups
-        if name in TILED and blocks * tile_groups(rhs) > CROWD:
-            expression = KERNELS[name].expression(dtype, threads, rhs=rhs, crowded=True)
         if name in TILED:
             numbers, many, blocks = (span, rhs, plan.flag_words), 1, blocks * tile_groups(rhs)
         if name == "sweep_forest":

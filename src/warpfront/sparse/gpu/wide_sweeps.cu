@@ -29,27 +29,14 @@ WF_DEVICE void store_part(T (*part)[kPitch], T (&acc)[2][N][4]) {
       for (int e = 0; e < 4; ++e) part[8 * n + tile_col(e)][16 * m + tile_row(e)] = acc[m][n][e], acc[m][n][e] = T(0);
 }
 
-// Products of the tiles first, first + step, ..: of `count`. Deep: the next tile is on its way while one is waited for.
-template <bool Deep, typename T, typename Load, typename Use>
+// Products of the tiles first, first + step, ..: of `count`. (With the next tile loaded ahead it was no faster, and in crowds
+// of strips slower.)
+template <typename T, typename Load, typename Use>
 WF_DEVICE void run_tiles(int first, int count, int step, const Load& load, const Use& use) {
-  Tile<T> a, b;
-  if (!Deep) {
-    for (int p = first; p < count; p += step) {
-      load(a, p);
-      use(a, p);
-    }
-    return;
-  }
-  if (first >= count) return;
-  int p = first;
-  load(a, p);
-  for (;;) {
-    if (p + step < count) load(b, p + step);
+  Tile<T> a;
+  for (int p = first; p < count; p += step) {
+    load(a, p);
     use(a, p);
-    if ((p += step) >= count) return;
-    if (p + step < count) load(a, p + step);
-    use(b, p);
-    if ((p += step) >= count) return;
   }
 }
 
@@ -106,7 +93,7 @@ WF_DEVICE void gather_rows(T (*t)[kPitch], const Item& item, const Front& f, con
   }
 }
 
-template <typename T, int N, bool Deep>
+template <typename T, int N>
 __global__ void __launch_bounds__(kWideThreads)
     forward_strips(const Item* items, const Front* fronts, const Child* children, const i32* maps, const RowList* lists,
                    const i32* list_sources, const T* panels, const i32* pivots, T* x, T* z, T* upd, u32* flags,
@@ -131,7 +118,7 @@ __global__ void __launch_bounds__(kWideThreads)
   __syncwarp();
   gather_rows<N>(t, item, f, children, maps, lists, list_sources, upd, below, live);
   T acc[2][N][4] = {};
-  run_tiles<Deep, T>(
+  run_tiles<T>(
       warp, first, kWideWarps,
       [&](Tile<T>& a, int p) {
         load_tile<kFull>(a, panel + static_cast<i64>(p) * kPanel * f.ld + item.row, 1, f.ld, rows, f.width - p * kPanel);
@@ -156,7 +143,7 @@ __global__ void __launch_bounds__(kWideThreads)
   if (!own) return;
   __syncthreads();
   if (threadIdx.x == 0) signal_set(done + index, 2 * epoch);
-  run_tiles<Deep, T>(
+  run_tiles<T>(
       first + warp, index + 1, kWideWarps,
       [&](Tile<T>& a, int p) {
         const T* at = panel + static_cast<i64>(item.row) * f.ld + p * kPanel;
@@ -195,7 +182,7 @@ WF_DEVICE T divided(const T* z, const T* diagonal, const i32* pivots, i64 k) {
   return (theirs * z[k] - z[partner]) / ((mine * theirs - T(1)) * off);
 }
 
-template <typename T, int N, bool Deep>
+template <typename T, int N>
 __global__ void __launch_bounds__(kWideThreads)
     backward_strips(const Item* items, const Front* fronts, const i32* below_ind, const T* panels, const T* diagonal,
                     const i32* pivots, T* x, T* z, u32* flags, const i32* active, const i64* sizes, i32 span, i32 columns,
@@ -222,7 +209,7 @@ __global__ void __launch_bounds__(kWideThreads)
   const i32 to = inside ? order[2 * row] : 0;
   T acc[2][N][4] = {};
   const int behind = f.rows - f.width;
-  run_tiles<Deep, T>(
+  run_tiles<T>(
       warp, (behind + kPanel - 1) / kPanel, kWideWarps,
       [&](Tile<T>& a, int p) {
         load_tile<kFull>(a, mine + f.width + p * kPanel, f.ld, 1, size, behind - p * kPanel);
@@ -236,7 +223,7 @@ __global__ void __launch_bounds__(kWideThreads)
         }
         multiply_tile<N>(acc, a, [&](int s, int c) { return c < live && at[s] >= 0 ? x[c * n + at[s]] : T(0); });
       });
-  run_tiles<Deep, T>(
+  run_tiles<T>(
       warp, blocks - last, kWideWarps,
       [&](Tile<T>& a, int q) {
         const int p = blocks - 1 - q;
@@ -264,7 +251,7 @@ __global__ void __launch_bounds__(kWideThreads)
   }
   __syncthreads();
   if (threadIdx.x == 0) signal_set(done + index, 2 * epoch);
-  run_tiles<Deep, T>(
+  run_tiles<T>(
       warp, last - index, kWideWarps,
       [&](Tile<T>& a, int q) {
         const int p = index + q;
