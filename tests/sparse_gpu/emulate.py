@@ -9,7 +9,7 @@ from warpfront.sparse.gpu.kernels import KERNELS
 from warpfront.sparse.gpu.look_ahead import look_ahead
 from warpfront.sparse.gpu.schedule import make_plan
 
-WAITING = ("strips", "forward_wide", "backward_wide", "forward_strips", "backward_strips")
+WAITING = ("strips", "forward_strips", "backward_strips")
 
 
 class Emulated:
@@ -24,7 +24,7 @@ class Emulated:
         self.plan = make_plan(symbolic, pivoting=pivoting, itemsize=self.dtype.itemsize, **plan)
         self.plan = look_ahead(self.plan) if ahead else self.plan
         self.tolerances = tolerances or steps.Tolerances()
-        items, self.sweeps = steps.solve_items(self.plan, tiles=True)
+        items, self.sweeps = steps.solve_items(self.plan)
         more, self.inversions = invert_items(self.plan, span, items.size)
         items, self.span, self.room = np.concatenate([items, more]), span, memory.ROOM
         tables = steps.make_tables(self.pattern, symbolic.perm)

@@ -3,32 +3,37 @@
 import numpy as np
 from built import simt
 
-from warpfront.sparse.gpu import steps
+from warpfront.sparse.gpu import memory, steps
+from warpfront.sparse.gpu.inverses import SPAN, invert_items
 from warpfront.sparse.gpu.kernels import KERNELS
 from warpfront.sparse.gpu.lu_schedule import make_lu_plan
 from warpfront.sparse.gpu.lu_steps import LuTolerances, lu_factor_steps, lu_needs, lu_solve_steps, lu_uploads
 
-WAITING = ("lu_strips", "forward_wide", "backward_wide")
+WAITING = ("lu_strips", "forward_strips", "backward_strips")
 
 
 class EmulatedLu:
     """A solver for general matrices whose device is the SIMT runner."""
 
     def __init__(
-        self, symbolic, dtype=np.float64, scaling="auto", tolerances=None, schedules=2, seed=0, **plan
-    ):
+        self, symbolic, dtype=np.float64, scaling="auto", tolerances=None, schedules=2, seed=0, span=SPAN, **plan
+    ):  # fmt: skip
         self.symbolic, self.pattern, self.scaling = symbolic, symbolic.pattern, scaling
         self.dtype, self.schedules, self.seed = np.dtype(dtype), schedules, seed
         self.plan = make_lu_plan(symbolic, itemsize=self.dtype.itemsize, **plan)
         self.tolerances = tolerances or LuTolerances()
         items, self.sweeps = steps.solve_items(self.plan)
+        more, self.inversions = invert_items(self.plan, span, items.size)
+        items, self.span, self.room = np.concatenate([items, more]), span, memory.ROOM
         self.buffers = dict(lu_uploads(self.plan, symbolic, items))
-        for name, need in lu_needs(self.plan, symbolic, self.dtype).items():
-            poison = np.nan if need.dtype.kind == "f" else -99
-            self.buffers[name] = np.full(need.size, 0 if "flags" in name else poison, need.dtype)
-        for name in ("flags", "solve_flags"):
-            self.buffers[name] = self.buffers[name].view(np.uint32)
+        self.make(lu_needs(self.plan, symbolic, self.dtype))
         self.buffers["col_pivots"] = self.buffers["pivots"][2 * self.plan.n :]
+
+    def make(self, needs):
+        for name, need in needs.items():
+            poison = np.nan if need.dtype.kind == "f" else -99
+            made = np.full(need.size, 0 if "flags" in name else poison, need.dtype)
+            self.buffers[name] = made.view(np.uint32) if "flags" in name else made
 
     def run(self, sequence):
         for step in sequence:
@@ -38,8 +43,9 @@ class EmulatedLu:
                 at = KERNELS[step.kernel].arguments.index("items")
                 arguments[at] = arguments[at][step.items : step.items + step.blocks].copy()
             report = simt(KERNELS[step.kernel].source, step.expression).launch(
-                step.expression, step.blocks, step.threads, [*arguments, *step.numbers], shared_bytes=step.shared_bytes,
-                resident=step.blocks if step.kernel in WAITING else 4, schedules=self.schedules, seed=self.seed,
+                step.expression, (step.blocks, step.groups), step.threads, [*arguments, *step.numbers],
+                shared_bytes=step.shared_bytes, resident=step.blocks * step.groups if step.kernel in WAITING else 4,
+                schedules=self.schedules, seed=self.seed,
             )  # fmt: skip
             report.check()
 
@@ -48,22 +54,27 @@ class EmulatedLu:
         self.buffers["source"][: values.size] = values
         self.run(
             lu_factor_steps(
-                self.plan, self.pattern.nnz, self.dtype.name, self.tolerances, scaling=self.scaling
+                self.plan, self.pattern.nnz, self.dtype.name, self.tolerances, scaling=self.scaling,
+                inversions=self.inversions,
             )
-        )
+        )  # fmt: skip
         return self.buffers["summary"][:9].copy()
 
-    def solve(self, b, refinements=0, transposed=False, target=2e-15):
-        """b: (rhs, n)."""
-        n, rhs = self.plan.n, b.shape[0]
-        self.buffers["b"][: rhs * n] = b.reshape(-1)
+    def solve(self, b, refinements=0, transposed=False, target=2e-15, rhs=0):
+        """b: (rhs, n), or fewer with the rest zero."""
+        n, rhs = self.plan.n, rhs or b.shape[0]
+        if rhs > self.room:
+            self.room = rhs
+            self.make(memory.solve_needs(self.plan, self.dtype, rhs))
+        self.buffers["b"][: rhs * n] = 0
+        self.buffers["b"][: b.size] = b.reshape(-1)
         self.run(
             lu_solve_steps(
                 self.plan, self.sweeps, self.dtype.name, rhs, refinements, scaled=self.scaling != "none", target=target,
-                transposed=transposed,
+                transposed=transposed, span=self.span,
             )
         )  # fmt: skip
-        return self.buffers["best"][: rhs * n].reshape(b.shape).copy()
+        return self.buffers["best"][: b.size].reshape(b.shape).copy()
 
     def dense_factor(self):
         """(L, D, U, row, col): the permuted, scaled matrix is L D U; its row k is place row[k] of the elimination order."""

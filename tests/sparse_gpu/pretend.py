@@ -13,7 +13,7 @@ from built import simt as built
 
 from warpfront.backend import capability, compile, cuda
 
-WAITING = ("eliminate_strips", "forward_wide", "backward_wide", "forward_strips", "backward_strips")
+WAITING = ("eliminate_strips", "forward_strips", "backward_strips")
 
 
 class Array(np.ndarray):

@@ -76,7 +76,7 @@ class Planned(NamedTuple):
             device=Device(probed.shared_bytes_optin, probed.sm_count),
         )  # fmt: skip
         plan = look_ahead(plan)
-        items, sweeps = steps.solve_items(plan, tiles=True)
+        items, sweeps = steps.solve_items(plan)
         more, inversions = invert_items(plan, SPAN, items.size)
         items = np.concatenate([items, more])
         pattern = symbolic.pattern
@@ -130,12 +130,16 @@ class GpuFactor:
         kind = "tree" if self.plan.tree is not None else "forest" if self.plan.forest is not None else "wide"
         self.memory, self.memory_slots = planned.estimates()
         self.runner = Runner(planned.uploaded, planned.written, device)
-        most = max(LEAST_ROOM, self.runner.nbytes)
-        self.groups = tuple(
-            g for g in GROUPS[kind] if memory.solve_bytes(self.plan, self.dtype, g) <= most or g <= self._room
-        )
+        self.groups = self._groups(kind)
         self._outcome: tuple[int, ...] | None = None
         self._states: list[Any] = []
+
+    def _groups(self, kind: str) -> tuple[int, ...]:
+        """Numbers of right-hand sides solved for at once, the largest first: those that memory is worth spending on."""
+        most = max(LEAST_ROOM, self.memory["total"])
+        return tuple(
+            g for g in GROUPS[kind] if memory.solve_bytes(self.plan, self.dtype, g) <= most or g <= self._room
+        )
 
     # ------------------------------------------------------------------ factor
     def refactorize(self, values: Any, *, canonical: bool) -> None:

@@ -67,21 +67,23 @@ WF_DEVICE void add_chunk(T* front, Chunk& chunk, T& sum, const T* base, const Ga
 
 // Fills a front's square of `words` words. Barriers: zeroed (`ready`, behind which the children's blocks may be read; a
 // barrier of the team) | elements written; the caller's follows.
+// Not `real`: the square stays zero and no source is read, but every instruction is passed (factor_tree.cu rehearses).
 template <int Threads, typename T, typename Ready>
-WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& lists, const Ready& ready) {
+WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& lists, const Ready& ready, bool real = true) {
   constexpr int kWarps = Threads / kWarp;
   const int rank = team_rank<Threads>(), warp = rank / kWarp;
-  const Gather g = lists.gathers[s];
+  Gather g = lists.gathers[s];
+  if (!real) g.longs = g.first + kWarps, g.last = g.longs + 1;
   const T* base = lists.blocks + g.base;
   Chunk chunk;
   int c = g.first + warp;
-  fetch_chunk(chunk, lists, c, c < g.longs);
+  fetch_chunk(chunk, lists, c, real && c < g.longs);
   for (int e = rank; e < words; e += Threads) front[e] = T(0);
   ready();
   T sum = T(0);
   for (; c < g.longs; c += kWarps) add_chunk(front, chunk, sum, base, lists, c + kWarps, c + kWarps < g.longs);
   if (warp != kWarps - 1 || g.longs == g.last) return;
-  fetch_chunk(chunk, lists, g.longs, true);
+  fetch_chunk(chunk, lists, g.longs, real);
   for (c = g.longs; c < g.last; ++c) add_chunk(front, chunk, sum, base, lists, c + 1, c + 1 < g.last);
 }
 

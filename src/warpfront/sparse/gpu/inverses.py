@@ -63,8 +63,8 @@ def invert_items(plan: GpuPlan, span: int, base: int) -> tuple[NDArray[Any], tup
 
 
 def invert_steps(
-    plan: GpuPlan, inversions: tuple[Inversion, ...], dtype: str, launches: int, begin: int
-) -> list[Step]:
+    plan: GpuPlan, inversions: tuple[Inversion, ...], dtype: str, launches: int, begin: int, fronts: str = "fronts"
+) -> list[Step]:  # fmt: skip
     """Launches that follow a level's strips and interchanges; nothing but the end of the factorisation waits for them.
 
     Parameters
@@ -76,10 +76,12 @@ def invert_steps(
         Number of the step that is the plan's first launch.
     begin : int
         Number of the first step made here.
+    fronts : str, optional
+        Records that say where the panels are: an LU has two halves.
     """
     ready: dict[int, list[int]] = {}
     for k, launch in enumerate(plan.launches):
-        if launch.kernel in ("strips", "order"):
+        if launch.kernel in ("strips", "lu_strips", "order"):
             ready.setdefault(launch.level, []).append(launches + k)
     last: dict[int, int] = {}
     steps: list[Step] = []
@@ -87,7 +89,6 @@ def invert_steps(
     for level, first, blocks in inversions:
         after = (last[level],) if level in last else tuple(ready[level])
         last[level] = begin + len(steps)
-        steps.append(
-            Step("invert", expression, blocks, INVERT_THREADS, 0, first, (), {"items": "solve_items"}, after)
-        )
+        names: dict[str, str | None] = {"items": "solve_items", "fronts": fronts}
+        steps.append(Step("invert", expression, blocks, INVERT_THREADS, 0, first, (), names, after))
     return steps

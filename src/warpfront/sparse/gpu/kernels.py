@@ -9,6 +9,7 @@ __all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type",
 
 FOLDER = Path(__file__).parent
 STAGES = 2
+BLOCKED = "true"  # diagonal blocks of wide fronts eight columns at a time (blocked.cuh)
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 4
 TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles
@@ -73,7 +74,7 @@ KERNELS = {
         "assemble.cu", "assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
     ),
     "strips": _spec(
-        "strips.cu", "eliminate_strips<{T}, {pivoting}, false, false>",
+        "strips.cu", f"eliminate_strips<{{T}}, {{pivoting}}, {BLOCKED}>",
         "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),
@@ -96,14 +97,6 @@ KERNELS = {
     "backward": _spec(
         "solve.cu", "backward_fronts<{T}, {threads}, {rhs}>",
         "items fronts below_ind panels diagonal pivots x z active sizes",
-    ),
-    "forward_wide": _spec(
-        "solve.cu", "forward_wide<{T}, {rhs}>",
-        "items fronts children maps row_lists row_list_sources panels pivots x z upd solve_flags active sizes",
-    ),
-    "backward_wide": _spec(
-        "solve.cu", "backward_wide<{T}, {rhs}>",
-        "items fronts below_ind panels diagonal pivots x z solve_flags active sizes",
     ),
     "forward_strips": _spec(
         "wide_sweeps.cu", "forward_strips<{T}, {tiles}>",

@@ -12,6 +12,7 @@ from warpfront.report import PivotStats
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu import memory, steps
 from warpfront.sparse.gpu.engine import NOTHING_FAILED, GpuFactor
+from warpfront.sparse.gpu.inverses import SPAN, Inversion, invert_items
 from warpfront.sparse.gpu.lu_schedule import LuPlan, make_lu_plan
 from warpfront.sparse.gpu.lu_steps import LuTolerances, lu_factor_steps, lu_needs, lu_solve_steps, lu_uploads
 from warpfront.sparse.gpu.runner import Runner
@@ -29,6 +30,7 @@ class LuPlanned(NamedTuple):
     sweeps: list[list[tuple[str, int, int, int]]]
     uploaded: dict[str, NDArray[Any]]
     written: dict[str, memory.Need]
+    inversions: tuple[Inversion, ...]
 
     @classmethod
     def of(cls, symbolic: Symbolic, dtype: Any, device: int) -> LuPlanned:
@@ -53,7 +55,10 @@ class LuPlanned(NamedTuple):
             device=Device(probed.shared_bytes_optin, probed.sm_count),
         )
         items, sweeps = steps.solve_items(cast(Any, plan))
-        return cls(plan, sweeps, lu_uploads(plan, symbolic, items), lu_needs(plan, symbolic, dtype))
+        more, inversions = invert_items(cast(Any, plan), SPAN, items.size)
+        items = np.concatenate([items, more])
+        uploaded = lu_uploads(plan, symbolic, items)
+        return cls(plan, sweeps, uploaded, lu_needs(plan, symbolic, dtype), inversions)
 
     def estimates(self) -> tuple[dict[str, int], tuple[int, ...]]:
         """Bytes by name, and cuDSS's slots."""
@@ -84,25 +89,32 @@ class LuFactor(GpuFactor):
         self.dtype = np.dtype(dtype)
         self.rule = tolerances
         planned = LuPlanned.of(symbolic, self.dtype, device)
-        self.plan, self._sweeps = cast(Any, planned.plan), planned.sweeps
+        self.plan, self._sweeps, self._inversions = (
+            cast(Any, planned.plan),
+            planned.sweeps,
+            planned.inversions,
+        )
+        self.span = SPAN
         self.memory, self.memory_slots = planned.estimates()
         self.runner = Runner(planned.uploaded, planned.written, device)
         n = planned.plan.n
         if n:
             self.runner.buffers["col_pivots"] = self.runner.buffers["pivots"][2 * n :]
+        self.groups = self._groups("wide" if planned.plan.forest is None else "forest")
         self._outcome = None
         self._states = []
 
     def _factor_sequence(self, gather: bool) -> list[steps.Step]:
         nnz = self.symbolic.pattern.nnz
         return lu_factor_steps(
-            cast(Any, self.plan), nnz, self.dtype.name, self.rule, scaling=self.scaling, gather=gather
-        )
+            cast(Any, self.plan), nnz, self.dtype.name, self.rule, scaling=self.scaling, gather=gather,
+            inversions=self._inversions,
+        )  # fmt: skip
 
     def _solve_sequence(self, rhs: int, refinements: int, trans: str) -> list[steps.Step]:
         return lu_solve_steps(
             cast(Any, self.plan), self._sweeps, self.dtype.name, rhs, refinements, scaled=self.scaled,
-            target=8 * float(np.finfo(self.dtype).eps), transposed=trans != "N",
+            target=8 * float(np.finfo(self.dtype).eps), transposed=trans != "N", span=self.span,
         )  # fmt: skip
 
     @property
@@ -136,7 +148,8 @@ class LuFactor(GpuFactor):
     @property
     def nbytes(self) -> int:
         """Bytes of device buffers; the columns' pivots are a part of the rows' buffer."""
-        return self.memory_slots[0]
+        n = self.plan.n
+        return self.runner.nbytes - (int(self.runner.buffers["col_pivots"].nbytes) if n else 0)
 
     @property
     def quality(self) -> tuple[int, bool]:

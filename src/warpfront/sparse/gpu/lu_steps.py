@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu import steps
+from warpfront.sparse.gpu.inverses import Inversion, invert_steps
 from warpfront.sparse.gpu.kernels import KERNELS
 from warpfront.sparse.gpu.lu_schedule import LuPlan, tree_bytes, upper_fronts
-from warpfront.sparse.gpu.memory import BLOCKS, FACTOR, MOST_RHS, PLAN, SOLVE, Need
+from warpfront.sparse.gpu.memory import BLOCKS, FACTOR, PLAN, ROOM, SOLVE, Need, solve_needs
 from warpfront.sparse.gpu.schedule import STATS
-from warpfront.sparse.gpu.step import STATE, THREADS, TREE_BLOCKS, Step
+from warpfront.sparse.gpu.step import THREADS, TREE_BLOCKS, Step
 
 __all__ = ["LuTolerances", "lu_factor_steps", "lu_needs", "lu_solve_steps", "lu_uploads"]
 
@@ -74,26 +75,21 @@ def _starts(counts: NDArray[Any]) -> NDArray[np.int64]:
 
 def lu_needs(plan: LuPlan, symbolic: Symbolic, dtype: Any) -> dict[str, Need]:
     """Buffers the device writes, by name; ``pivots`` holds those of the rows, then those of the columns."""
-    n, below, nnz = plan.n, plan.below_ind.size, symbolic.pattern.nnz
+    n, nnz = plan.n, symbolic.pattern.nnz
     value, i4, f8 = np.dtype(dtype), np.dtype(np.int32), np.dtype(np.float64)
-    rhs = MOST_RHS * n
     table = {
         "source": (value, symbolic.pattern.value_map.size, PLAN), "original": (value, nnz, PLAN),
         "values": (value, nnz, PLAN), "rule": (value, 8, PLAN), "panels": (value, plan.panel_words, FACTOR),
         "blocks": (value, plan.block_words, BLOCKS), "diagonal": (value, 2 * n, FACTOR), "pivots": (i4, 4 * n, FACTOR),
         "stats": (i4, STATS * plan.stat_rows, PLAN), "work": (value, plan.work_words, PLAN),
-        "flags": (i4, plan.flag_words, PLAN), "solve_flags": (i4, plan.flag_words, SOLVE), "summary": (i4, 16, PLAN),
+        "flags": (i4, plan.flag_words, PLAN), "summary": (i4, 16, PLAN),
         "quality": (i4, 4, PLAN), "scalars": (f8, 8, PLAN), "scalars_t": (f8, 8, PLAN), "sums": (f8, n, PLAN),
-        "sums_t": (f8, n, PLAN), "x": (value, rhs, SOLVE), "z": (value, rhs, SOLVE),
-        "upd": (value, MOST_RHS * below, SOLVE), "b": (value, rhs, SOLVE), "best": (value, rhs, SOLVE),
-        "candidate": (value, rhs, SOLVE), "residual": (value, rhs, SOLVE), "state": (f8, MOST_RHS * STATE, SOLVE),
-        "active": (i4, 4, SOLVE),
+        "sums_t": (f8, n, PLAN), "active": (i4, 4, SOLVE),
     }  # fmt: skip
-    if plan.forest is not None:
-        table["cells"] = (i4, plan.forest.cells, SOLVE)
     for name in (f"{side}_exponents{tail}" for side in ("row", "col") for tail in ("", "_0", "_1")):
         table[name] = (i4, n, PLAN)
-    return {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}
+    made = {name: Need(kind, max(int(size), 4), what) for name, (kind, size, what) in table.items()}
+    return {**made, **solve_needs(cast(Any, plan), value, ROOM)}
 
 
 class _Sequence:
@@ -151,8 +147,9 @@ def _scaling(made: _Sequence, n: int, t: LuTolerances) -> int:
 
 
 def lu_factor_steps(
-    plan: LuPlan, nnz: int, dtype: str, tolerances: LuTolerances, *, scaling: str, gather: bool = True
-) -> list[Step]:
+    plan: LuPlan, nnz: int, dtype: str, tolerances: LuTolerances, *, scaling: str, gather: bool = True,
+    inversions: tuple[Inversion, ...] = (),
+) -> list[Step]:  # fmt: skip
     """Values in the caller's order (buffer ``source``) to factor and summary.
 
     Parameters
@@ -165,6 +162,8 @@ def lu_factor_steps(
         By the matching while it fits the values, else equilibrated; none; always equilibrated.
     gather : bool
         False: the canonical values are in ``original`` already.
+    inversions : tuple of Inversion, optional
+        From `inverses.invert_items`; made in both halves.
     """
     n, t = plan.n, tolerances
     made = _Sequence(dtype)
@@ -203,6 +202,8 @@ def lu_factor_steps(
         made.steps.append(
             Step(launch.kernel, expression, blocks, launch.threads, shared, launch.items, numbers, {}, before)
         )
+    for fronts in ("fronts", "fronts_upper"):
+        made.steps += invert_steps(cast(Any, plan), inversions, dtype, base, len(made.steps), fronts)
     ends = {*aside, ready, *range(base, len(made.steps))} - {k for s in made.steps[base:] for k in s.after}
     made.add("collect", _grid(plan.stat_rows), (plan.stat_rows,), tuple(sorted(ends)))
     return made.steps
@@ -226,18 +227,18 @@ _TRANSPOSED: dict[str, dict[str, str | None]] = {
 
 def lu_solve_steps(
     plan: LuPlan, sweeps: list[list[tuple[str, int, int, int]]], dtype: str, rhs: int, refinements: int, *,
-    scaled: bool, target: float, transposed: bool,
+    scaled: bool, target: float, transposed: bool, span: int = 1,
 ) -> list[Step]:  # fmt: skip
     """`steps.solve_steps` on the halves of an LU: forward through L and back through U, or the other way for A^T."""
     table = _TRANSPOSED if transposed else _NORMAL
     made = []
     for step in steps.solve_steps(
-        cast(Any, plan), sweeps, dtype, rhs, refinements, scaled=False, target=target
+        cast(Any, plan), sweeps, dtype, rhs, refinements, scaled=False, target=target, span=span
     ):
         kind = step.kernel.partition("_")[0]
         if step.kernel == "sweep_forest":
             kind = "forward" if step.numbers[FORWARD] else "backward"
-        names = {**_LISTS} if step.kernel == "forward_wide" else {}
+        names = {**_LISTS} if step.kernel == "forward_strips" else {}
         names |= table.get(kind, {}) if kind in ("forward", "backward") else table.get(step.kernel, {})
         if "exponents" in names and not scaled:
             names = {**names, "exponents": None}

@@ -14,8 +14,7 @@ from warpfront.sparse.gpu.steps import SCALING_SWEEPS, STATE, Tables
 __all__ = ["SLOTS", "Need", "estimates", "needs", "solve_bytes", "solve_needs", "uploads"]
 
 FACTOR, BLOCKS, PLAN, SOLVE = "factor", "contribution_blocks", "plan", "solve"
-# right-hand sides an LU solves for at once; those a symmetric factor has room for from the beginning
-MOST_RHS, ROOM = MOST_TOGETHER, 8
+ROOM = 8  # right-hand sides a factor has room for from the beginning
 SLOTS = 16
 
 
@@ -81,7 +80,8 @@ def solve_needs(plan: GpuPlan, dtype: np.dtype[Any], rhs: int) -> dict[str, Need
     table["upd"] = (value, rhs * plan.below_ind.size)
     table["state"] = (np.dtype(np.float64), rhs * STATE)
     table["solve_flags"] = (i4, plan.flag_words * max(1, rhs // 8))
-    cells = [made.cells for made in (plan.tree, plan.forest) if made is not None]
+    trees = (getattr(plan, "tree", None), plan.forest)  # an LU's plan has no whole solve in one launch
+    cells = [made.cells for made in trees if made is not None]
     if cells:
         table["cells"] = (i4, max(cells) * -(-rhs // MOST_TOGETHER))
     return {name: Need(kind, max(int(size), 4), SOLVE) for name, (kind, size) in table.items()}

@@ -46,7 +46,7 @@ __all__ = [
 Sweep = tuple[str, int, int, int]
 
 
-def solve_items(plan: GpuPlan, tiles: bool = False) -> tuple[NDArray[np.void], list[list[Sweep]]]:
+def solve_items(plan: GpuPlan) -> tuple[NDArray[np.void], list[list[Sweep]]]:
     """Items of the forward sweep, level by level: (kernel, threads, first item, count); then those of the backward.
 
     What the plan's forest holds is left out: `solve_steps` has a launch for it.
@@ -54,8 +54,6 @@ def solve_items(plan: GpuPlan, tiles: bool = False) -> tuple[NDArray[np.void], l
     Parameters
     ----------
     plan : GpuPlan
-    tiles : bool
-        Wide fronts by ``wide_sweeps.cu``; an LU's by ``solve.cu``.
     """
     rows = plan.fronts["rows"]
     takes_part = (plan.root < 0) | (plan.root == np.arange(plan.root.size))
@@ -87,9 +85,9 @@ def solve_items(plan: GpuPlan, tiles: bool = False) -> tuple[NDArray[np.void], l
             ]
             put(forward, "forward", threads, ranges)
             put(backward, "backward", threads, ranges)
-        up, down = _tiled_strips(plan, wide) if tiles else _plain_strips(plan, wide)
-        put(forward, "forward_strips" if tiles else "forward_wide", SWEEP_THREADS, up)
-        put(backward, "backward_strips" if tiles else "backward_wide", SWEEP_THREADS, down)
+        up, down = _tiled_strips(plan, wide)
+        put(forward, "forward_strips", SWEEP_THREADS, up)
+        put(backward, "backward_strips", SWEEP_THREADS, down)
         levels.append(forward)
         back.append(backward)
     made = np.array(items or [(0,) * 8], np.int32).reshape(-1, 8).view(ITEM).reshape(-1)
@@ -99,19 +97,11 @@ def solve_items(plan: GpuPlan, tiles: bool = False) -> tuple[NDArray[np.void], l
 Items = list[tuple[int, ...]]
 
 
-def _plain_strips(plan: GpuPlan, wide: list[int]) -> tuple[Items, Items]:
-    """Strips of the wide fronts in the order in which they are waited for, forward and backward."""
-    rows, width = plan.fronts["rows"], plan.fronts["width"]
-    up = [(i, (s, 0, i * PANEL, 0, 0, 0, 0, i)) for s in wide for i in range(-(-int(rows[s]) // PANEL))]
-    down = []
-    for s in wide:
-        count = -(-int(width[s]) // PANEL)
-        down += [(count - i, (s, 0, i * PANEL, 0, 0, 0, 0, i)) for i in range(count)]
-    return [item for _, item in sorted(up)], [item for _, item in sorted(down)]
-
-
 def _tiled_strips(plan: GpuPlan, wide: list[int]) -> tuple[Items, Items]:
-    """The same, cut where a front's own rows end; `end` is where a strip does."""
+    """Strips of the wide fronts in the order in which they are waited for, forward and backward.
+
+    They are cut where a front's own rows end; `end` is where a strip does.
+    """
     up: list[tuple[int, tuple[int, ...]]] = []
     down: list[tuple[int, tuple[int, ...]]] = []
     for s in wide:
@@ -157,8 +147,7 @@ def solve_steps(
     sweeps : list
         From `solve_items`.
     dtype : str
-    rhs : {1, 8, 16, 32, 64}
-        Of an LU's plan {1, 4}.
+    rhs : {1, 4, 8, 16, 32, 64}
     refinements : int
         Steps at most; 0: no residual is computed.
     scaled : bool

@@ -14,116 +14,12 @@
 // Barriers of a panel: published block and D landed | rows formed, before S_p is overwritten | rows stored, before they
 // are announced and read | neighbours' rows landed | multiplied, before the next load overwrites them |
 // own block updated.
-#include "pivoted.cuh"
+#include "strip_block.cuh"
 
 using namespace wf;
 
 constexpr int kStripThreads = 256, kBlockSize = kPanel * kPitch, kNeighbours = 4;
-// Published for each diagonal block: M (pitch 32), then D as own, other, step.
-constexpr int kPublished = kPanel * kPanel + 3 * kPanel;
-
-template <typename T>
-WF_DEVICE void publish_diagonal(const Diagonal<T>& d, T* published) {
-  const int lane = lane_id();
-  published += kPanel * kPanel;
-  published[lane] = d.own[kLead + lane], published[kPanel + lane] = d.other[kLead + lane];
-  published[2 * kPanel + lane] = static_cast<T>(d.step[kLead + lane]);
-}
-
-// M of a block eliminated without interchanges; one warp. Zero outside size x size.
-template <typename T>
-WF_DEVICE void publish_direct(int size, const DirectScratch<T>& s, T* published) {
-  const int lane = lane_id();
-  WF_UNROLL_N(8)
-  for (int k = 0; k < kPanel; ++k)
-    published[k * kPanel + lane] = k < size && lane < size ? s.inverse[k * kPitch + lane] * s.reciprocal[lane] : T(0);
-  publish_diagonal(s.d, published);
-}
-
-// The same with interchanges: lane n makes column n of M from columns n and its partner of the inverse.
-template <typename T>
-WF_DEVICE void publish_pivoted(const T* block, int size, const i32* order, const T* diagonal, const i32* pivots,
-                               T* published) {
-  const int n = lane_id();
-  T own = T(0), other = T(0);
-  int partner = n;
-  if (n < size) {
-    const int kind = pivots[2 * n + 1];
-    const T d = diagonal[2 * n];
-    if (kind == 1) own = T(1) / d;
-    if (kind >= 2) {
-      partner = kind == 2 ? n + 1 : n - 1;
-      const T off = diagonal[2 * min_of(n, partner) + 1], mine = d / off, theirs = diagonal[2 * partner] / off;
-      const T scale = T(1) / ((mine * theirs - T(1)) * off);
-      own = theirs * scale, other = -scale;
-    }
-  }
-  for (int k = 0; k < kPanel; ++k) {
-    const int row = k < size ? order[k] : k;
-    const T a = k == n ? T(1) : k < n ? block[n * kPitch + k] : T(0);
-    const T b = k == partner ? T(1) : k < partner ? block[partner * kPitch + k] : T(0);
-    published[row * kPanel + n] = n < size && k < size ? a * own + (partner != n ? b * other : T(0)) : T(0);
-  }
-}
-
-template <typename T>
-struct StripScratch {
-  DirectScratch<T> direct;
-  PivotScratch<T> pivot;
-};
-
-// Eliminates a diagonal block, publishes it, announces it (the others wait for that), and only then writes D and pivots.
-template <bool Quick, typename T, typename Announce>
-WF_DEVICE void eliminate_block(T* block, int size, const T*, DirectScratch<T>& s, i32*, T* diagonal, i32* pivots,
-                               i32* stats, T* published, const Announce& announce) {
-  const int bad = direct_block<false, false, Quick>(block, kPitch, 0, size, T(0), s);
-  __syncwarp();
-  publish_direct(size, s, published);
-  announce();
-  write_direct(s, 0, size, diagonal, pivots);
-  const int k = lane_id();
-  if (k < kStats) stats[k] = k == kFailed ? bad : k == kOnes || k == kPositive ? size : 0;
-}
-
-template <bool Quick, typename T, typename Announce>
-WF_DEVICE void eliminate_block(T* block, int size, const T* rule, StripScratch<T>& s, i32* order, T* diagonal,
-                               i32* pivots, i32* stats, T* published, const Announce& announce) {
-  const int lane = lane_id();
-  order[lane] = lane;
-  if (lane < kStats) s.pivot.stats[lane] = lane == kFailed ? -1 : 0;
-  __syncwarp();
-  // L is stashed above the diagonal until the last column has passed: a refused block is searched from its own values.
-  if (direct_block<true, true, Quick>(block, kPitch, 0, size, rule[kDoubt], s.direct) < 0) {
-    __syncwarp();
-    publish_direct(size, s.direct, published);
-    announce();
-    settle_block(block, kPitch, 0, size, s.direct);
-    write_direct(s.direct, 0, size, diagonal, pivots);
-    const int positive = __popc(__ballot_sync(kFullMask, lane < size && s.direct.d.own[kLead + lane] > T(0)));
-    if (lane < kStats) stats[lane] = lane == kFailed ? -1 : lane == kOnes ? size : lane == kPositive ? positive : lane == kNegative ? size - positive : 0;
-  } else {
-    eliminate_pivoted<kWarp>(block, kPitch, size, kPanel, size, rule, static_cast<DirectScratch<T>*>(nullptr), s.pivot, order,
-                             diagonal, pivots);
-    __syncwarp();
-    if (lane < kStats) stats[lane] = s.pivot.stats[lane];
-    invert_unit(block, kPitch, size);
-    __syncwarp();
-    publish_pivoted(block, size, order, diagonal, pivots, published);
-    load_diagonal(s.direct.d, diagonal, pivots, size, lane);
-    __syncwarp();
-    publish_diagonal(s.direct.d, published);
-    announce();
-  }
-}
-
-template <bool Pivoting, typename T>
-struct ScratchOf {
-  typedef DirectScratch<T> type;
-};
-template <typename T>
-struct ScratchOf<true, T> {
-  typedef StripScratch<T> type;
-};
+static_assert(sizeof(BlockedScratch<double>) <= kNeighbours * kBlockSize * sizeof(double), "it lies where the neighbours' rows did");
 
 template <typename T>
 struct Strip {
@@ -311,9 +207,9 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
   }
 }
 
-// Quick: blocks by eliminate_ahead (direct.cuh). Rest: strips behind the diagonal ones, in a launch of their own; nothing is waited for, and two blocks fit a multiprocessor.
-template <typename T, bool Pivoting, bool Quick, bool Rest>
-__global__ void __launch_bounds__(kStripThreads, Rest ? 2 : 1)
+// Blocked: diagonal blocks by eliminate_blocked, eight columns at a time.
+template <typename T, bool Pivoting, bool Blocked>
+__global__ void __launch_bounds__(kStripThreads, 1)
     eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
                      const T* values, const T* blocks_of_children, const T* rule, T* panels, T* diagonal, i32* pivots,
                      T* published, u32* flags, i32* stats) {
@@ -338,23 +234,17 @@ __global__ void __launch_bounds__(kStripThreads, Rest ? 2 : 1)
   for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
   follow_strips<Pivoting>(x, d, blocks, owned);
   // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
-  if (Rest || index >= blocks || warp != 0) return;
+  if (index >= blocks || warp != 0) return;
   __shared__ typename ScratchOf<Pivoting, T>::type scratch;
   __shared__ i32 order[kPanel];
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
-  T* block_d = diagonal + 2 * (x.f.first + k0);
-  i32* block_pivots = pivots + 2 * (x.f.first + k0);
-  i32* block_stats = stats + kStats * (x.f.stat + first + index);
-  T* to = x.published + static_cast<i64>(index) * kPublished;
   T* block = x.s + index * kBlockSize;
-  eliminate_block<Quick>(block, size, rule, scratch, order, block_d, block_pivots, block_stats, to, [&] {
-    __syncwarp();
-    if (lane == 0) signal_set(x.block_done + index, x.base + 1);
-  });
+  const BlockOutput<T> to = {diagonal + 2 * (x.f.first + k0), pivots + 2 * (x.f.first + k0), stats + kStats * (x.f.stat + first + index),
+                             x.published + static_cast<i64>(index) * kPublished, x.block_done + index, x.base + 1};
+  eliminate_block<Blocked>(block, size, rule, *reinterpret_cast<BlockedScratch<T>*>(x.near), scratch, order, to);
   __syncwarp();
   for (int k = 0; k < size; ++k)
     if (lane < size) x.panel[static_cast<i64>(k0 + k) * x.f.ld + k0 + lane] = lane == k ? T(1) : block[k * kPitch + lane];
-  if (lane < size) block_pivots[2 * lane] += k0;
-  if (lane == kFailed && block_stats[lane] >= 0)
-    block_stats[lane] += static_cast<i32>(x.f.first) + k0;
+  if (lane < size) to.pivots[2 * lane] += k0;
+  if (lane == kFailed && to.stats[lane] >= 0) to.stats[lane] += static_cast<i32>(x.f.first) + k0;
 }
