@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from emulate import Emulated
+from emulate_lu import EmulatedLu
 
 from conftest import grid_kkt, laplacian, random_symmetric
 from warpfront import DirectSolver
@@ -120,3 +121,36 @@ def test_look_ahead_cuts_updates_and_keeps_their_order():
         assert all(j < k for j in launch.after)
         if launch.kernel == "strips":
             assert not set(launch.after) & set(rest)
+
+
+LU_CASES = {
+    "wide": (lambda: sp.csc_matrix(np.random.default_rng(3).standard_normal((150, 150))), SMALL),
+    "forest": (lambda: sp.csc_matrix(laplacian(12, 12) + sp.triu(laplacian(12, 12), 1) * 0.3), {}),
+    "strips above a forest": (
+        lambda: sp.csc_matrix(laplacian(7, 7, 7) * 1.0),
+        {"small_rows": 64, "chunk": 64},
+    ),
+}
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("name", LU_CASES)
+def test_many_of_an_lu_have_the_bits_of_single_ones(name, transposed):
+    make, plan = LU_CASES[name]
+    a = make()
+    symbolic = (
+        DirectSolver(a, structure="G", reordering_alg="amd", block_triangular=False).analyze()._symbolic
+    )
+    e = EmulatedLu(symbolic, schedules=1, **plan)
+    assert e.plan.wide.any() == (name != "forest")
+    e.factorize(a.data)
+    b = np.random.default_rng(0).standard_normal((64, a.shape[0]))
+    single = [e.solve(b[k : k + 1], 1, transposed)[0] for k in (0, 7, 63)]
+    for count, picked in ((8, (0, 1)), (16, (0, 1)), (64, (0, 1, 2))):
+        x = e.solve(b[:count], 1, transposed)
+        for k in picked:
+            assert np.array_equal(x[(0, 7, 63)[k]], single[k]), (count, k)
+    m = a.T if transposed else a
+    size = abs(m) @ np.abs(x.T) + np.abs(b.T)
+    assert np.max(np.abs(b.T - m @ x.T) / size) <= 1e-12

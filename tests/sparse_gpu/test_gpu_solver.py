@@ -46,6 +46,11 @@ def test_solves_and_reports(cupy):
     assert s.solve(np.empty((81, 0))).shape == (81, 0)
 
 
+def test_the_order_is_chosen_for_a_gpu(cupy):
+    candidates = make(laplacian(9, 9), structure="SPD").analyze().report.analysis.candidates
+    assert all(c.height is not None for c in candidates)
+
+
 def test_more_right_hand_sides_than_there_is_room_for(cupy):
     a = laplacian(9, 9)
     s = make(a, structure="SPD")

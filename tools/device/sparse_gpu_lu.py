@@ -178,6 +178,29 @@ def section_repeat():
         note(case=name, bitwise="equal over 20")
 
 
+def section_many():
+    """2 to 64 right-hand sides have the bits of single ones, with A and with its transpose."""
+    rng = np.random.default_rng(5)
+    cases = {
+        "convection 60 60": convection(60, 60), "convection 24 24 24": convection(24, 24, 24), "circuit 70": circuit(70),
+        "dense 700": sp.csr_matrix(rng.standard_normal((700, 700))), "circuit 12": circuit(12),
+    }  # fmt: skip
+    for name, a in cases.items():
+        b = rng.standard_normal((a.shape[0], 64))
+        for trans, m in (("N", a), ("T", a.T.tocsr())):
+            s = solver(a, check="status")
+            single = np.stack([s.solve(b[:, k], trans=trans) for k in range(64)], axis=1)
+            for count in (2, 5, 8, 13, 16, 32, 40, 64):
+                found = s.solve(b[:, :count], trans=trans)
+                expect(
+                    np.array_equal(found, single[:, :count]),
+                    f"{name} {trans}: bits of {count} right-hand sides",
+                )
+            component = errors(m, single, b)[1]
+            note(case=name, trans=trans, component=component)
+            expect(component <= 1e-12, f"{name}: componentwise {component}")
+
+
 def section_capture():
     import cupy
 

@@ -10,9 +10,10 @@ import numpy as np
 from sparse_gpu_cases import carried, errors, kkt, laplacian
 from sparse_gpu_cudss import Cudss, library
 from sparse_gpu_lu import circuit, convection, solver
-from sparse_gpu_time import device_times, order_of, profile, summary, walls
+from sparse_gpu_time import device_times, many_by_peer, order_of, profile, solve_many, summary, walls
 
-REPEATS = 20
+REPEATS, MANY = 20, (8, 64)
+OPERATIONS = ("refactor", "solve", "solve transposed", *(f"solve_{k}" for k in MANY))
 
 
 def cases():
@@ -48,6 +49,9 @@ def ours(a, refinements):
     facts["refactor_device_ms"] = min(device_times(lambda: s.refactorize(values), 10))
     facts["solve_device_ms"] = min(device_times(lambda: s.solve(b), 10))
     norm, component = errors(a, x.get(), a @ np.ones(a.shape[0]))
+    if refinements == 0:
+        for k in MANY:
+            facts[f"solve_{k}"] = solve_many(s, a, k)
     plan = s._factor.plan
     facts |= {
         "n": a.shape[0], "nnz": int(a.nnz), "normwise": norm, "componentwise": component, "pivots": tuple(s.pivot_stats),
@@ -72,6 +76,8 @@ def peer(lib, a, refinements, deterministic):
         "solve": summary([p.solve() for _ in range(REPEATS)]),
     }  # fmt: skip
     norm, component = errors(a, p.x.get(), rhs)
+    if refinements == 0 and not deterministic:
+        facts |= many_by_peer(p, a)
     p.close()
     return facts | {"normwise": norm, "componentwise": component}
 
@@ -103,12 +109,12 @@ def write_record(out, record):
     for key, entry in record.items():
         name, refined = key.split()
         limit = 1e-12 if refined == "ir2" else 1.0
-        for operation in ("refactor", "solve", "solve transposed"):
+        for operation in OPERATIONS:
             contenders = {}
             for label, found in entry.items():
                 if operation not in found:
                     continue
-                error = found["componentwise"]
+                error = found[operation].get("componentwise", found["componentwise"])
                 right = operation == "refactor" or error <= limit
                 contenders["warpfront" if label == "ours" else label] = collected(
                     found[operation]["seconds"], clock="wall", right=right,
@@ -116,10 +122,13 @@ def write_record(out, record):
                     algorithm=f"LU, {refined[2:]} refinement steps" + order_of(entry, label), error=error, error_limit=limit,
                     values={k: found[k] for k in ("normwise", "pivots", "gflop", "nnz_factor") if k in found},
                 )  # fmt: skip
+            if not contenders:
+                continue
+            words = operation.replace("solve_", "solve of ")
             shapes = {"n": entry["ours"]["n"], "nnz": entry["ours"]["nnz"]}
             rows.append(
                 Row(
-                    name, f"{operation} G, {refined}", shapes, "float64", "as generated or read", None, ["warpfront"],
+                    name, f"{words} G, {refined}", shapes, "float64", "as generated or read", None, ["warpfront"],
                     contenders,
                 )
             )  # fmt: skip
@@ -133,7 +142,9 @@ def line_of(key, entry):
     parts = [f"{key:28s}"]
     for label, found in entry.items():
         times = "/".join(
-            f"{found[k]['min_ms']:.3f}" for k in ("refactor", "solve", "solve transposed") if k in found
+            f"{found[k]['min_ms']:.3f}"
+            for k in ("refactor", "solve", "solve transposed", "solve_8", "solve_64")
+            if k in found
         )
         parts.append(f"{'det' if 'det' in label else label} {times} {found['componentwise']:.0e}")
     parts.append(f"device {mine['refactor_device_ms']:.3f}/{mine['solve_device_ms']:.3f}")
