@@ -96,6 +96,7 @@ def test_prefill(name):
     if o.poison:
         k[0, o.m - 2], v[0, o.m - 2] = torch.nan, torch.nan
         v[1, o.m - 5, 0, 3], v[1, o.m - 4, 0, 2] = torch.inf, torch.nan
+        v[1, o.m - 6, 1, 4], v[1, o.m - 3, 1, 4] = torch.inf, -torch.inf  # rows that see both: NaN
     problem = PrefillProblem(
         b, o.n, o.m, b * o.n, b * o.m, h, g, o.d, o.dtype, left=o.left, right=o.right, soft_cap=o.cap, scale=o.scale,
         bias_shape=None if bias is None else tuple(bias.shape), bias_dtype=o.dtype if o.bias else None,

@@ -10,7 +10,7 @@ from typing import Any
 
 from warpfront.attention import _problem as problems
 from warpfront.attention._problem import KEY_TILE, DecodeProblem
-from warpfront.attention._triton_prefill import power_of_two, score_constants
+from warpfront.attention._triton_prefill import coded_sizes, power_of_two, score_constants
 
 __all__ = [
     "DecodeSpec",
@@ -169,10 +169,9 @@ def decode_launches(
         *v.stride()[:3],
         *q.stride()[:3],
         *(target.stride()[:4] if split else direct),
-        *(target_lse.stride()[:4] if split else direct_lse),
-        table.stride()[0],
+        *coded_sizes((*(target_lse.stride()[:4] if split else direct_lse), table.stride()[0])),
     )
-    sizes = (problem.kv_heads, parts, max(0, problem.left))
+    sizes = coded_sizes((problem.kv_heads, parts, min(max(0, problem.left), problem.max_length)))
     scores = score_constants(problem.scale, problem.soft_cap)
     arguments = (q, k, v, table, lengths, target, target_lse, strides, sizes, scores, spec)
     grid = (problem.kv_heads * spec.row_tiles * parts * problem.batch,)
@@ -193,8 +192,12 @@ def decode_launches(
         pairs=True,
         precise=spec.precise,
     )
-    merge_strides = (*target.stride()[:4], *target_lse.stride()[:4], *direct[1:], *direct_lse[1:])
-    merge_sizes = (problem.q_len, problem.heads, parts)
+    by_lse, by_out = (
+        coded_sizes((*target_lse.stride()[:4], *direct_lse[1:])),
+        (*target.stride()[:4], *direct[1:]),
+    )
+    merge_strides = (*by_out[:4], *by_lse[:4], *by_out[4:], *by_lse[4:])
+    merge_sizes = coded_sizes((problem.q_len, problem.heads, parts))
     merge_arguments = (target, target_lse, lengths, out, lse, merge_strides, merge_sizes, merge_spec)
     rows = problem.batch * problem.q_len * problem.heads
     options = {"num_warps": 4, "num_stages": 1}
@@ -280,9 +283,10 @@ def run_merge(parts: Any, part_lse: Any, out: Any, lse: Any) -> None:
         precise=True,
     )
     part, row = parts.stride()[:2]
-    strides = (part, 0, 0, row, part_lse.stride()[0], 0, 0, part_lse.stride()[1], 0, 0, out.stride()[0], 0, 0)
-    steps = (*strides, 0 if lse is None else lse.stride()[0])
-    arguments = (parts, part_lse, None, out, lse, steps, (1, rows, count), spec)
+    by_lse = coded_sizes((part_lse.stride()[0], 0, 0, part_lse.stride()[1]))
+    last = coded_sizes((0, 0, 0 if lse is None else lse.stride()[0]))
+    steps = (part, 0, 0, row, *by_lse, 0, 0, out.stride()[0], *last)
+    arguments = (parts, part_lse, None, out, lse, steps, coded_sizes((1, rows, count)), spec)
     if rows:
         kernel_of("merge")[(rows,)](*arguments, num_warps=4, num_stages=1)
 

@@ -16,7 +16,17 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from warpfront.attention._triton_number_kernels import LN2, add_values, capped, fold, quotient
+from warpfront.attention._triton_number_kernels import (
+    LN2,
+    add_values,
+    capped,
+    fold,
+    not_finite,
+    of_kind,
+    quotient,
+    score_of_kind,
+    size_of,
+)
 
 
 @triton.jit
@@ -78,14 +88,16 @@ def scores_of(q_tile, keys, start, bounds, at, window, scores, S: tl.constexpr):
 
 
 @triton.jit
-def walk_pages(q_tile, arrays, bounds, at, window, strides, scores, PART: tl.constexpr, S: tl.constexpr):
-    """Fold the keys from bounds[0] up to bounds[1]. PART -1 takes values as they are; 0 to 2 as `careful` does."""
+def walk_pages(
+    q_tile, arrays, bounds, at, window, strides, scores, part, CAREFUL: tl.constexpr, S: tl.constexpr
+):
+    """Fold the keys from bounds[0] up to bounds[1]; with CAREFUL by the ``part`` of values that `of_kind` names."""
     top = tl.full([S.block_m], float("-inf"), tl.float32)
     total = tl.full([S.block_m], 0.0, tl.float32)
     acc = tl.full([S.block_m, S.block_d], 0.0, tl.float32)
     first = bounds[0] // S.key_tile * S.key_tile
     ahead = pages_of(arrays[2], first, bounds, S)
-    for start in tl.range(first, bounds[1], S.block_n, num_stages=S.stages if PART < 0 else 1):
+    for start in tl.range(first, bounds[1], S.block_n, num_stages=1 if CAREFUL else S.stages):
         pages = ahead
         if (
             S.ahead
@@ -96,19 +108,11 @@ def walk_pages(q_tile, arrays, bounds, at, window, strides, scores, PART: tl.con
         keys = gather(arrays[0], pages, start, bounds, strides[0], S)
         product = scores_of(q_tile, keys, start, bounds, at, window, scores, S)
         values = gather(arrays[1], pages, start, bounds, strides[1], S)
-        if PART < 1:
-            weights, shrink, top, total = fold(product, top, total, scores, False, S)
-            acc *= shrink[:, None]
-        else:
-            weights = tl.where(product == float("-inf"), 0.0, 1.0)
-        if PART >= 0:
-            wide = values.to(tl.float32)
-            clean = tl.where(tl.abs(wide) < float("inf"), wide, 0.0)
-            if PART == 1:
-                clean = tl.where(wide != wide, 1.0, 0.0)
-            if PART == 2:
-                clean = tl.where(wide == float("inf"), 1.0, tl.where(wide == float("-inf"), -1.0, 0.0))
-            values = clean.to(values.dtype)
+        if CAREFUL:
+            product = score_of_kind(product, part)
+            values = of_kind(values, part)
+        weights, shrink, top, total = fold(product, top, total, scores, False, S)
+        acc *= shrink[:, None]
         acc = add_values(acc, weights, values, S)
     return acc, top, total
 
@@ -120,18 +124,21 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
     ``steps``: strides (page, token, head) of k and of v, (sequence, token, head) of q, (part, sequence, token, head) of
     out and of lse, and the block table's row. With ``S.partial`` out is not divided by the sum, and lse is pairs of
     maximum (base 2) and sum. ``sizes``: key heads, parts of the grid, left side of the window. Programs run over key heads
-    first, then row tiles, parts and sequences.
+    first, then row tiles, parts and sequences. Sizes, and strides of lse and the table, are by `coded_sizes`.
     """
-    strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:13], steps[13:17], steps[17])
+    by_lse = (size_of(steps[13]), size_of(steps[14]), size_of(steps[15]), size_of(steps[16]))
+    strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:13], by_lse, size_of(steps[17]))
     if S.dependent:  # the merge may be put in place; it waits for this whole grid before it reads
         gdc_launch_dependents()
-    kv_heads = sizes[0]
+    kv_heads = size_of(sizes[0])
+    parts = size_of(sizes[1])
+    window = size_of(sizes[2])
     place = tl.program_id(0)
     kv_head = (place % kv_heads).to(tl.int64)
     place = place // kv_heads
     row_tile = place % S.row_tiles
-    part = place // S.row_tiles % sizes[1]
-    batch = place // S.row_tiles // sizes[1]
+    part = place // S.row_tiles % parts
+    batch = place // S.row_tiles // parts
     length = tl.load(lengths + batch)
     span = part_span(length, S)
     if (part > 0) & (part * span >= length):
@@ -144,7 +151,7 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
     begin = part * span
     end = tl.minimum(begin + span, length)
     if S.has_left:
-        begin = tl.maximum(begin, length - S.q_len - sizes[2])
+        begin = tl.maximum(begin, length - S.q_len - window)
     elements = tl.arange(0, S.block_d)
     inside = live[:, None]
     if S.block_d != S.head_dim:
@@ -159,7 +166,7 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
         table + sequence * strides[5],
     )
     bounds = (begin, end)
-    acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, -1, S)
+    acc, top, total = walk_pages(q_tile, arrays, bounds, at, window, strides, scores, 0, False, S)
 
     empty = total == 0.0
     under = tl.where(empty, 1.0, total)
@@ -181,11 +188,14 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
             tl.store(lse + rows_lse, value, mask=live)
     if S.q_len > 1:  # noqa: SIM102 - the one is known to the compiler, the other is not
         if tl.max(tl.max(((acc != acc) & inside).to(tl.int32), 1), 0) > 0:
-            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 0, S)
-            result = tl.where(empty[:, None], 0.0, quotient(acc, under[:, None], S))
-            tl.store(places, result.to(out.dtype.element_ty), mask=inside)
-            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 2, S)
-            endless = tl.where(acc > 0, float("inf"), float("-inf"))
-            tl.store(places, endless.to(out.dtype.element_ty), mask=inside & (acc != 0))
-            acc, top, total = walk_pages(q_tile, arrays, bounds, at, sizes[2], strides, scores, 1, S)
-            tl.store(places, (acc + float("nan")).to(out.dtype.element_ty), mask=inside & (acc != 0))
+            tl.debug_barrier()  # what was written need not be by the same lanes
+            for kind in tl.range(0, 4):
+                acc, _, _ = walk_pages(q_tile, arrays, bounds, at, window, strides, scores, kind, True, S)
+                if kind == 0:
+                    result = tl.where(empty[:, None], 0.0, quotient(acc, under[:, None], S))
+                    tl.store(places, result.to(out.dtype.element_ty), mask=inside)
+                else:
+                    some = inside & (acc != 0.0)
+                    before = tl.load(places, mask=some, other=0.0)
+                    value = not_finite(before.to(tl.float32), kind)
+                    tl.store(places, value.to(out.dtype.element_ty), mask=some)

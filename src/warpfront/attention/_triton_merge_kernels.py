@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_wait
 
 from warpfront.attention._triton_decode_kernels import part_span
-from warpfront.attention._triton_number_kernels import LN2, LOG2E, power, quotient
+from warpfront.attention._triton_number_kernels import LN2, LOG2E, power, quotient, size_of
 
 
 @triton.jit
@@ -18,15 +18,19 @@ def merge_kernel(parts, part_lse, lengths, out, lse, steps, sizes, S: tl.constex
     """See the module.
 
     ``steps``: strides (part, sequence, token, head) of parts and of part_lse, (sequence, token, head) of out and of lse;
-    ``sizes``: tokens, heads, parts. With ``S.by_length`` a sequence has as many parts as its length asks for.
-    With ``S.pairs`` part_lse holds maximum (base 2) and sum of a part, and parts are not divided by the sum.
+    ``sizes``: tokens, heads, parts. Sizes and strides of an LSE are by `coded_sizes`. With ``S.by_length`` a sequence has
+    as many parts as its length asks for. With ``S.pairs`` part_lse holds maximum (base 2) and sum of a part, and parts
+    are not divided by the sum.
     """
-    strides = (steps[0:4], steps[4:8], steps[8:11], steps[11:14])
-    head = (tl.program_id(0) % sizes[1]).to(tl.int64)
-    token = (tl.program_id(0) // sizes[1] % sizes[0]).to(tl.int64)
-    batch = tl.program_id(0) // sizes[1] // sizes[0]
+    by_lse = (size_of(steps[4]), size_of(steps[5]), size_of(steps[6]), size_of(steps[7]))
+    strides = (steps[0:4], by_lse, steps[8:11], (size_of(steps[11]), size_of(steps[12]), size_of(steps[13])))
+    tokens = size_of(sizes[0])
+    heads = size_of(sizes[1])
+    head = (tl.program_id(0) % heads).to(tl.int64)
+    token = (tl.program_id(0) // heads % tokens).to(tl.int64)
+    batch = tl.program_id(0) // heads // tokens
     sequence = batch.to(tl.int64)
-    count = tl.cast(sizes[2], tl.int32)
+    count = tl.cast(size_of(sizes[2]), tl.int32)
     if S.by_length:
         length = tl.load(lengths + batch)
         count = tl.maximum(1, tl.cdiv(length, part_span(length, S)))

@@ -15,6 +15,12 @@ LN2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
+def size_of(coded):
+    """A size as `coded_sizes` hides it from Triton, which would compile anew where it is 1 or a multiple of 16."""
+    return (coded - 3) >> 1
+
+
+@triton.jit
 def quotient(x, y, S: tl.constexpr):
     """Quotient of x and y: rounded correctly in float32 problems; else by the device, which errs by two last places."""
     if S.precise:
@@ -78,6 +84,30 @@ def add_values(acc, weights, values, S: tl.constexpr):
     else:
         acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=S.precision)
     return acc
+
+
+@triton.jit
+def of_kind(values, part):
+    """Finite values as they are (part 0), or 1 for each positive infinity (1), negative one (2), NaN (3); else 0."""
+    wide = values.to(tl.float32)
+    finite = tl.where(tl.abs(wide) < float("inf"), wide, 0.0)
+    endless = tl.where(part == 1, wide == float("inf"), wide == float("-inf"))
+    odd = tl.where(part == 3, wide != wide, endless)
+    return tl.where(part == 0, finite, tl.where(odd, 1.0, 0.0)).to(values.dtype)
+
+
+@triton.jit
+def score_of_kind(product, part):
+    """Scores that give a visible key the weight it has (part 0), or 1 (the others), and a hidden one 0."""
+    counted = tl.where(product == float("-inf"), float("-inf"), 0.0)
+    return tl.where(part == 0, product, counted)
+
+
+@triton.jit
+def not_finite(before, part):
+    """What a result becomes by a value of a kind, parts as `of_kind`: infinities of both signs add up to NaN."""
+    endless = tl.where(part == 1, float("inf"), float("-inf"))
+    return tl.where((part == 3) | ((part == 2) & (before == float("inf"))), float("nan"), endless)
 
 
 @triton.jit

@@ -48,7 +48,7 @@ class PrefillSpec:
     has_right: bool
     soft_cap: bool
     prescale: bool
-    bias: bool
+    bias: int
     varlen: bool
     lse: bool
     ragged: bool
@@ -73,7 +73,7 @@ def prefill_spec(
     problem : PrefillProblem
     tile : Tile
     strides : tuple of tuples of int
-        (sequence, row, head) of q, k, v, out in elements.
+        (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias in elements.
     repair : bool
         See `run_prefill`.
     """
@@ -94,7 +94,7 @@ def prefill_spec(
         has_right=problem.right >= 0,
         soft_cap=problem.soft_cap > 0.0,
         prescale=made,
-        bias=problem.bias_shape is not None,
+        bias=0 if problem.bias_shape is None else 2 if strides[4][2] % 16 == 0 else 1,
         varlen=problem.varlen,
         lse=problem.return_lse,
         ragged=ragged,
@@ -119,6 +119,16 @@ def score_constants(scale: float, soft_cap: float) -> tuple[float, float, float,
     outer = soft_cap / log(2.0)
     near, cap = float(np.float32(inner)), float(np.float32(outer))
     return near, inner - near, cap, outer - cap
+
+
+def coded_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return sizes as odd numbers above 1, which `sizes_of` in the kernel undoes.
+
+    Triton compiles a kernel for seconds and anew for each set of integers that are 1 or multiples of 16: prompts of
+    other lengths must not cost that. Strides stay as they are, since what they are multiples of makes loads wide; but for
+    those of a bias whose rows are not aligned (``PrefillSpec.bias`` 1).
+    """
+    return tuple(2 * size + 3 for size in sizes)
 
 
 def why_no_descriptors(
@@ -157,8 +167,8 @@ def launch_arguments(
         problem.k_len,
         problem.heads,
         problem.group,
-        max(0, problem.left),
-        max(0, problem.right),
+        min(max(0, problem.left), problem.q_len + problem.k_len),
+        min(max(0, problem.right), problem.q_len + problem.k_len),
         problem.total_q,
         tiles * problem.heads * problem.batch,
     )
@@ -170,8 +180,12 @@ def launch_arguments(
         (bias, cu_q, cu_k),
         out,
         lse if spec.lse else None,
-        sum(strides, ()),
-        sizes,
+        (
+            *sum(strides[:4], ()),
+            *(coded_sizes(strides[4][:3]) if spec.bias == 1 else strides[4][:3]),
+            strides[4][3],
+        ),
+        coded_sizes(sizes),
         score_constants(problem.scale, problem.soft_cap),
         spec,
     )

@@ -17,7 +17,17 @@ Literature: Dao, FlashAttention-2 (2023); Milakov and Gimelshein, Online normali
 import triton
 import triton.language as tl
 
-from warpfront.attention._triton_number_kernels import LN2, LOG2E, add_values, capped, fold, quotient
+from warpfront.attention._triton_number_kernels import (
+    LN2,
+    LOG2E,
+    add_values,
+    capped,
+    fold,
+    not_finite,
+    of_kind,
+    quotient,
+    size_of,
+)
 
 
 @triton.jit
@@ -122,13 +132,35 @@ def walk(
 
 
 @triton.jit
-def careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, PART: tl.constexpr, S: tl.constexpr):
+def walks(q_tile, arrays, where, rows, bounds, lens, strides, scores, S: tl.constexpr):
+    """All stretches of keys, ``bounds`` as `stretches` returns them."""
+    begin, whole_from, whole_to, end = bounds
+    top = tl.full([S.block_m], float("-inf"), tl.float32)
+    total = tl.full([S.block_m], 0.0, tl.float32)
+    state = (tl.full([S.block_m, S.block_d], 0.0, tl.float32), top, total)
+    if S.has_left:
+        state = walk(state, q_tile, arrays, where, rows, (begin, whole_from), lens, strides, scores, 1, S)
+    if S.single:
+        state = walk(
+            state, q_tile, arrays, where, rows, (whole_from, end, whole_to), lens, strides, scores, 2, S
+        )
+    else:
+        state = walk(state, q_tile, arrays, where, rows, (whole_from, whole_to), lens, strides, scores, 0, S)
+        if S.ragged:
+            state = walk(state, q_tile, arrays, where, rows, (whole_to, end), lens, strides, scores, 1, S)
+    return state
+
+
+@triton.jit
+def careful(
+    q_tile, arrays, where, rows, bounds, lens, strides, scores, part, FINITE: tl.constexpr, S: tl.constexpr
+):
     """As `walk` over all tiles, for values that are not finite and reach only the rows that see their key.
 
-    PART 0 is the accumulator without such values, by the operations of `walk` in their order, so that the other elements
-    keep their bits (maximum and sum are `walk`'s: values do not touch them, and another compilation may sum in another
-    order); 1 counts the visible ones that are not a number, 2 sums the signs of the infinite ones. One at a time, because
-    three accumulators would not fit into registers.
+    FINITE (``part`` 0) is without such values, by the operations of `walk` in their order, so that the other elements keep
+    their bits (where `walk` ran, maximum and sum are its own: values do not touch them, and another compilation may sum in
+    another order); ``part`` 1, 2 and 3 count the visible values of a kind, as `of_kind` has them. One at a time, because
+    four accumulators would not fit into registers; which one the compiler does not know, because each loop costs it time.
     """
     top = tl.full([S.block_m], float("-inf"), tl.float32)
     total = tl.full([S.block_m], 0.0, tl.float32)
@@ -137,18 +169,13 @@ def careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, PART: tl
         product = products(q_tile, arrays, where, rows, start, lens, strides, False, S)
         product = score_tile(product, arrays[2], rows, start, where[2], lens, strides[4], scores, True, S)
         values = key_tile(arrays[1], arrays[4], where[1], start, lens[1], strides[2], False, S)
-        wide = values.to(tl.float32)
-        if PART == 0:
+        if FINITE:
             weights, shrink, top, total = fold(product, top, total, scores, False, S)
-            clean = tl.where(tl.abs(wide) < float("inf"), wide, 0.0)
             acc *= shrink[:, None]
         else:
             weights = tl.where(product == float("-inf"), 0.0, 1.0)
-            clean = tl.where(wide != wide, 1.0, 0.0)
-            if PART == 2:
-                clean = tl.where(wide == float("inf"), 1.0, tl.where(wide == float("-inf"), -1.0, 0.0))
-        acc = add_values(acc, weights, clean.to(values.dtype), S)
-    return acc
+        acc = add_values(acc, weights, of_kind(values, part), S)
+    return acc, total
 
 
 @triton.jit
@@ -182,28 +209,36 @@ def stretches(first, last, at, lens, S: tl.constexpr):
 
 
 @triton.jit
-def store_tile(acc, top, total, out, lse, rows, length, strides, scores, S: tl.constexpr):
-    """Write rows of the output, and their LSE in natural logarithms."""
+def divided(acc, total, S: tl.constexpr):
+    """Results of the sums; 0 for a row that sees nothing: one that sees a key has a sum of at least one."""
+    empty = (total == 0.0)[:, None]
+    return tl.where(empty, 0.0, quotient(acc, tl.where(empty, 1.0, total[:, None]), S))
+
+
+@triton.jit
+def tile_of(out, rows, length, strides, S: tl.constexpr):
+    """Places of the program's rows of the output, and which of them there are."""
     columns = tl.arange(0, S.block_d)
     inside = (rows < length)[:, None]
     if S.block_d != S.head_dim:
         inside = inside & (columns < S.head_dim)[None, :]
-    empty = total == 0.0  # a row that sees a key has a sum of at least one
-    result = tl.where(empty[:, None], 0.0, quotient(acc, tl.where(empty, 1.0, total)[:, None], S))
-    places = out + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :]
-    tl.store(places, result.to(out.dtype.element_ty), mask=inside)
-    if S.lse:
-        value = tl.where(empty, float("-inf"), (top + tl.log2(tl.where(empty, 1.0, total))) * LN2)
-        tl.store(lse + rows, value, mask=rows < length)
+    return out + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :], inside
 
 
 @triton.jit
-def overwrite(value, chosen, out, rows, length, strides, S: tl.constexpr):
-    """Write the elements of the output that are chosen."""
-    columns = tl.arange(0, S.block_d)
-    inside = (rows < length)[:, None] & (columns < S.head_dim)[None, :]
-    places = out + rows.to(tl.int64)[:, None] * strides[1] + columns[None, :]
-    tl.store(places, value.to(out.dtype.element_ty), mask=inside & chosen)
+def contained(q_tile, arrays, where, rows, bounds, lens, strides, scores, total, out, S: tl.constexpr):
+    """Compute a tile that values which are not finite have spoilt, and write it: results, then what is not finite."""
+    tl.debug_barrier()  # what the tile's first results were written by need not be the same lanes
+    places, inside = tile_of(out, rows, lens[0], strides[3], S)
+    acc, sums = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 0, True, S)
+    if not S.repair:
+        sums = total
+    tl.store(places, divided(acc, sums, S).to(out.dtype.element_ty), mask=inside)
+    for part in tl.range(1, 4):
+        acc, _ = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, part, False, S)
+        some = inside & (acc != 0.0)
+        before = tl.load(places, mask=some, other=0.0)
+        tl.store(places, not_finite(before.to(tl.float32), part).to(out.dtype.element_ty), mask=some)
 
 
 @triton.jit
@@ -219,11 +254,12 @@ def prefill_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, score
 @triton.jit
 def place_of(place, sizes, S: tl.constexpr):
     """Return tile of queries, head and sequence of a program: under a diagonal the longest rows come first."""
-    tiles = tl.cdiv(sizes[0], S.block_m)
+    tiles = tl.cdiv(size_of(sizes[0]), S.block_m)
+    heads = size_of(sizes[2])
     tile = place % tiles
     if S.has_right:
         tile = tiles - 1 - tile  # so that the last programs are short ones
-    return tile, place // tiles % sizes[2], place // tiles // sizes[2]
+    return tile, place // tiles % heads, place // tiles // heads
 
 
 @triton.jit
@@ -232,12 +268,16 @@ def prefill_tile(place, q, k, v, by_rows, extra, out, lse, steps, sizes, scores,
 
     ``by_rows`` are descriptors of k and v or None, ``extra`` is (bias, cumulated lengths of queries, of keys),
     ``steps`` the strides (sequence, row, head) of q, k, v, out and (sequence, head, row, column) of bias, ``sizes``
-    (queries, keys, heads, group, left, right, rows of LSE, tiles), ``scores`` what `score_constants` returns.
+    (queries, keys, heads, group, left, right, rows of LSE, tiles) by `coded_sizes`, ``scores`` what `score_constants`
+    returns.
     """
-    strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:12], steps[12:16])
-    q_len = sizes[0]
-    k_len = sizes[1]
-    heads = sizes[2]
+    by_bias = steps[12:16]
+    if S.bias == 1:
+        by_bias = (size_of(steps[12]), size_of(steps[13]), size_of(steps[14]), steps[15])
+    strides = (steps[0:3], steps[3:6], steps[6:9], steps[9:12], by_bias)
+    q_len = size_of(sizes[0])
+    k_len = size_of(sizes[1])
+    heads = size_of(sizes[2])
     tile, head, batch = place_of(place, sizes, S)
     sequence = batch.to(tl.int64)
     q_first = tl.full([], 0, tl.int64)
@@ -256,13 +296,13 @@ def prefill_tile(place, q, k, v, by_rows, extra, out, lse, steps, sizes, scores,
         k_sequence = k_first * strides[1][1]
         v_sequence = k_first * strides[2][1]
         o_sequence = q_first * strides[3][1]
-        lse_row = head.to(tl.int64) * sizes[6] + q_first
-    kv_head = (head // sizes[3]).to(tl.int64)
+        lse_row = head.to(tl.int64) * size_of(sizes[6]) + q_first
+    kv_head = (head // size_of(sizes[3])).to(tl.int64)
     first = tile * S.block_m
     rows = first + tl.arange(0, S.block_m)
     last = tl.minimum(first + S.block_m, q_len) - 1
     at = k_len - q_len
-    lens = (q_len, k_len, sizes[4], sizes[5])
+    lens = (q_len, k_len, size_of(sizes[4]), size_of(sizes[5]))
     q += q_sequence + head.to(tl.int64) * strides[0][2]
     k_place = k_sequence + kv_head * strides[1][2]
     v_place = v_sequence + kv_head * strides[2][2]
@@ -279,33 +319,22 @@ def prefill_tile(place, q, k, v, by_rows, extra, out, lse, steps, sizes, scores,
     begin, whole_from, whole_to, end = stretches(first, last, at, lens, S)
     out += o_sequence + head.to(tl.int64) * strides[3][2]
 
-    top = tl.full([S.block_m], float("-inf"), tl.float32)
-    total = tl.full([S.block_m], 0.0, tl.float32)
-    state = (tl.full([S.block_m, S.block_d], 0.0, tl.float32), top, total)
     q_tile = query_tile(q, rows, q_len, strides[0], S)
-    if S.has_left:
-        state = walk(state, q_tile, arrays, where, rows, (begin, whole_from), lens, strides, scores, 1, S)
-    if S.single:
-        state = walk(
-            state, q_tile, arrays, where, rows, (whole_from, end, whole_to), lens, strides, scores, 2, S
+    total = tl.full([S.block_m], 0.0, tl.float32)
+    again = S.repair > 0
+    if not S.repair:
+        acc, top, total = walks(
+            q_tile, arrays, where, rows, (begin, whole_from, whole_to, end), lens, strides, scores, S
         )
-    else:
-        state = walk(state, q_tile, arrays, where, rows, (whole_from, whole_to), lens, strides, scores, 0, S)
-        if S.ragged:
-            state = walk(state, q_tile, arrays, where, rows, (whole_to, end), lens, strides, scores, 1, S)
-    acc, top, total = state
-    if S.lse:
-        lse += lse_row
-    store_tile(acc, top, total, out, lse, rows, q_len, strides[3], scores, S)
-    if S.contain:
-        spoilt = (acc != acc) & (rows < q_len)[:, None]
-        if tl.max(tl.max(spoilt.to(tl.int32), 1), 0) > 0:
+        places, inside = tile_of(out, rows, q_len, strides[3], S)
+        tl.store(places, divided(acc, total, S).to(out.dtype.element_ty), mask=inside)
+        if S.lse:
+            empty = total == 0.0
+            value = tl.where(empty, float("-inf"), (top + tl.log2(tl.where(empty, 1.0, total))) * LN2)
+            tl.store(lse + lse_row + rows, value, mask=rows < q_len)
+        if S.contain:
+            again = tl.max(tl.max(((acc != acc) & (rows < q_len)[:, None]).to(tl.int32), 1), 0) > 0
+    if S.contain:  # noqa: SIM102 - the one is known to the compiler, the other is not
+        if again:
             q_tile = query_tile(q, rows, q_len, strides[0], S)
-            bounds = (begin, end)
-            acc = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 0, S)
-            store_tile(acc, top, total, out, lse, rows, q_len, strides[3], scores, S)
-            acc = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 2, S)
-            endless = tl.where(acc > 0, float("inf"), float("-inf"))
-            overwrite(endless, acc != 0, out, rows, q_len, strides[3], S)
-            acc = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 1, S)
-            overwrite(acc + float("nan"), acc != 0, out, rows, q_len, strides[3], S)
+            contained(q_tile, arrays, where, rows, (begin, end), lens, strides, scores, total, out, S)

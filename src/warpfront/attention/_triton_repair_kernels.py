@@ -11,6 +11,7 @@ another one, and each writes tiles of its own only.
 import triton
 import triton.language as tl
 
+from warpfront.attention._triton_number_kernels import size_of
 from warpfront.attention._triton_prefill_kernels import place_of, prefill_tile
 
 LOOKS = tl.constexpr(64)
@@ -25,7 +26,7 @@ def spoilt_among(first, end, out, steps, sizes, S: tl.constexpr):
     tile, head, batch = place_of(place, sizes, S)
     row = tile * S.block_m + look % per_tile * S.repair
     columns = tl.arange(0, S.block_d)
-    inside = ((place < end) & (row < sizes[0]))[:, None] & (columns < S.head_dim)[None, :]
+    inside = ((place < end) & (row < size_of(sizes[0])))[:, None] & (columns < S.head_dim)[None, :]
     places = batch.to(tl.int64) * steps[9] + row.to(tl.int64) * steps[10] + head.to(tl.int64) * steps[11]
     there = tl.load(out + places[:, None] + columns[None, :], mask=inside, other=0.0)
     return (there != there).to(tl.int32)
@@ -34,11 +35,14 @@ def spoilt_among(first, end, out, steps, sizes, S: tl.constexpr):
 @triton.jit
 def repair_kernel(q, k, v, k_rows, v_rows, extra, out, lse, steps, sizes, scores, S: tl.constexpr):
     """See the module; arguments as `prefill_kernel`."""
-    count = sizes[7]
+    count = size_of(sizes[7])
     share = tl.cdiv(count, tl.num_programs(0))
     first = tl.program_id(0) * share
     end = tl.minimum(first + share, count)
     at_once: tl.constexpr = LOOKS // (S.block_m // S.repair)
+    tl.static_assert(
+        at_once > 0, "more rows of a tile are looked at than at once: the loop would stand still"
+    )
     found = tl.full([LOOKS, S.block_d], 0, tl.int32)
     for place in tl.range(first, end, at_once):
         found |= spoilt_among(place, end, out, steps, sizes, S)
