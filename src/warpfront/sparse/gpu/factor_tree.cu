@@ -52,10 +52,11 @@ WF_DEVICE void set_rehearsal(T* a, int ld, int width) {
 // eliminates a small matrix of no meaning first, with the results where those of `last` will overwrite them. That brings the
 // code into the multiprocessor's cache while there is nothing else to do.
 template <bool Pivoting, int Threads, typename T>
-WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, bool& cold, T* a, FrontScratch<T, Threads, Pivoting>& scratch) {
-  const bool rehearse = kRehearse && cold && item.row > 0 &&
+WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, i32& cold, T* a, FrontScratch<T, Threads, Pivoting>& scratch) {
+  constexpr int kind = Threads == kWarp ? 1 : 2;
+  const bool rehearse = kRehearse && (cold & kind) != 0 && item.row > 0 &&
                         team_pending<Threads>(forest.cells + item.col, static_cast<u32>(item.row));
-  cold = false;
+  cold &= ~kind;
   for (int s = item.front - (rehearse ? 1 : 0); s <= item.last; ++s) {
     const bool real = s >= item.front;
     Front f = forest.fronts[real ? s : item.last];
@@ -90,19 +91,20 @@ __global__ void __launch_bounds__(kTreeThreads, 2)
   WF_DYNAMIC_SHARED(memory);
   __shared__ TicketScratch<T, Pivoting> scratch;
   __shared__ i32 shared_ticket;
+  __shared__ i32 cold[kTreeThreads];  // kinds of fronts not met yet: bit 0 a warp's, bit 1 the block's; a word a thread
   const int thread = threadIdx.x, warp = thread / kWarp;
   const Forest<T> forest = {fronts, {gathers, sources, places, values, blocks}, rule, panels, blocks, diagonal, pivots, stats, cells};
   T* a = reinterpret_cast<T*>(memory);
-  bool team_cold = true, warp_cold = true;
+  cold[thread] = 3;
   for (;;) {
     if (thread == 0) shared_ticket = static_cast<i32>(add_acq_rel(cells + kTicket, 1u));
     __syncthreads();
     const int ticket = shared_ticket;
     if (ticket >= count) return;
     const Item t = tickets[ticket];
-    if (t.last == 0) factor_item<Pivoting, kTreeThreads>(forest, items[t.front], team_cold, a, scratch.team);
+    if (t.last == 0) factor_item<Pivoting, kTreeThreads>(forest, items[t.front], cold[thread], a, scratch.team);
     else if (warp < t.last)
-      factor_item<Pivoting, kWarp>(forest, items[t.front + warp], warp_cold, a + warp * kPanel * kPitch, scratch.single[warp]);
+      factor_item<Pivoting, kWarp>(forest, items[t.front + warp], cold[thread], a + warp * kPanel * kPitch, scratch.single[warp]);
     __syncthreads();
   }
 }
