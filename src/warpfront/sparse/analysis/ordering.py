@@ -26,8 +26,8 @@ METHODS = ("auto", "amd", "multilevel", "metis", "level_set", "natural", "user")
 # and of an H200, fitted to factorisations and solves of eight systems in four orders each. There columns of a path follow
 # one another at the speed of one warp, and a level is a hand-over.
 _FACTOR_SECONDS = {"cpu": (1 / 40e9, 6e-9, 5e-6, 0.0), "cuda": (1 / 25e12, 5e-11, 10e-6, 0.8e-6)}
-# An ordering is tried when its cost is below this share of the best factorisation so far, as often as it is expected:
-# the most that nested dissection has saved against minimum degree is about two thirds.
+# An ordering is tried when its cost is below what it may still save, as many factorisations as are expected: the most that
+# nested dissection has saved is about two thirds of what minimum degree costs.
 _POSSIBLE_SAVING = 2 / 3
 _FACTORISATIONS = {"cpu": 1, "cuda": 200}
 # method -> seconds per vertex, seconds per adjacency entry; of hosts of GPUs, which have more cores
@@ -207,8 +207,10 @@ def _search_all(search: _Search) -> str:
     for method, (per_vertex, per_entry) in _ORDERING_SECONDS.items():
         cost = per_vertex * search.graph[0] + per_entry * search.graph[2].size
         cost *= _MORE_CORES[search.target]
-        best = search.work * predicted_seconds(search.candidates[search.best()], search.target)
-        if cost >= _POSSIBLE_SAVING * best * times:
+        first, best = (
+            search.work * predicted_seconds(search.candidates[k], search.target) for k in (0, search.best())
+        )
+        if cost >= (best - (1 - _POSSIBLE_SAVING) * first) * times:
             passed_over.append(
                 f"{method} not tried: about {1e3 * cost:.3g} ms to order, "
                 f"one factorisation takes about {1e3 * best:.3g} ms"
