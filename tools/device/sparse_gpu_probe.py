@@ -16,26 +16,33 @@ __device__ __forceinline__ void stamp(int at, int k) {
   }
 }
 """
-PLACES = (  # text of strips.cu, and the stamp behind it
-    ("signal_wait(x.block_done + p, x.base + 1);\n    __syncthreads();", "stamp(p, 0);"),
-    ("static_cast<int>(from[2 * kPanel + lane]));\n    }\n    __syncthreads();", "stamp(p, 1);"),
-    ("form_rows(x, p);\n    __syncthreads();", "stamp(p, 2);"),
-    ("update_columns<Paired>(x, p, q, min_of(kNeighbours, owned - q + 1), d);\n    }", "stamp(p, 3);"),
-    ("T* block = x.s + index * kBlockSize;", "stamp(63, 0);"),
-    ("direct_block<false, false, Quick>(block, kPitch, 0, size, T(0), s);\n  __syncwarp();", "stamp(63, 1);"),
-    ("publish_direct(size, s, published);\n  announce();", "stamp(63, 2);"),
+PLACES = (  # text of strips.cu and of strip_block.cuh, the stamp behind it, and what follows
+    ("signal_wait(x.block_done + p, x.base + 1);\n    __syncthreads();", "stamp(p, 0);", ""),
+    ("static_cast<int>(from[2 * kPanel + lane]));\n    }\n    __syncthreads();", "stamp(p, 1);", ""),
+    ("form_rows(x, p);\n    __syncthreads();", "stamp(p, 2);", ""),
+    ("update_columns<Paired>(x, p, q, min_of(kNeighbours, owned - q + 1), d);\n    }", "stamp(p, 3);", ""),
+    ("T* block = x.s + index * kBlockSize;", "stamp(63, 0);", ""),
+    ("const int bad = direct_block<false, false>(block, kPitch, 0, size, T(0), s);", "stamp(63, 1);", ""),
+    ("if (verdict != kTaken) return verdict;", "stamp(63, 1);", ""),
+    (
+        "to.announce();",
+        "stamp(63, 2);",
+        "\n  write_direct(s, 0, size, to.diagonal, to.pivots);\n  const int k",
+    ),
+    ("to.announce();", "stamp(63, 2);", "\n  settle_blocked(block, size, s, to);"),
 )
 NAMES = ("block seen", "block loaded", "rows formed", "columns updated")
 
 
 def probed_text(source):
-    """The kernel's text with stamps."""
-    text = source.read_text()
-    text = text.replace("using namespace wf;\n", "using namespace wf;\n" + STAMP, 1)
-    for place, call in PLACES:
-        if text.count(place) != 1:
-            raise AssertionError(f"strips.cu has changed: {place!r}")
-        text = text.replace(place, f"{place}\n    {call}")
+    """The kernel's text with stamps, and that of the file that holds its diagonal blocks."""
+    include = '#include "strip_block.cuh"\n'
+    block = (source.parent / "strip_block.cuh").read_text().replace("#pragma once\n", "")
+    text = source.read_text().replace(include, STAMP + block)
+    for place, call, tail in PLACES:
+        if text.count(place + tail) != 1:
+            raise AssertionError(f"the strips have changed: {place + tail!r}")
+        text = text.replace(place + tail, f"{place}\n    {call}{tail}")
     return text
 
 
@@ -51,7 +58,7 @@ def probe(factor, rows, pick=-1):
     at = [k for k, s in enumerate(steps) if s.kernel == "strips" and s.blocks <= rows][pick]
     source = KERNELS["strips"].source
     include = Path(compiling.__file__).parent / "device"
-    name = "eliminate_strips<double, false, false, false>"
+    name = steps[at].expression
     module = cupy.RawModule(
         code=probed_text(source), options=("-std=c++17", f"-I{include}", f"-I{source.parent}", "-arch=sm_90"),
         name_expressions=(name,), backend="nvrtc",

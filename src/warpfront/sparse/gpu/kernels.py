@@ -9,7 +9,7 @@ __all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type",
 
 FOLDER = Path(__file__).parent
 STAGES = 2
-BLOCKED = "true"  # diagonal blocks of wide fronts eight columns at a time (blocked.cuh)
+BLOCKED = "false"  # diagonal blocks of wide fronts eight columns at a time (blocked.cuh)
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 4
 TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles

@@ -1,0 +1,84 @@
+"""A strip's diagonal block, alone: the ways to eliminate it against dense arithmetic, and when they refuse."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpfront.backend.simt import Simt
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "device" / "sparse_gpu_block.py"
+spec = importlib.util.spec_from_file_location("sparse_gpu_block", TOOL)
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
+
+TWOS, EIGHTS = 0, 2
+TAKEN, AGAIN = -1, -2
+
+
+def run(way, indefinite, a, size=32, dtype=np.float64, schedules=2):
+    name = tool.expression(way, indefinite, "double" if dtype is np.float64 else "float")
+    made = tool.buffers(size, 1, dtype)
+    report = Simt.build(tool.SOURCE, [name]).launch(
+        name, (1, 1), 256,
+        [a.astype(dtype).reshape(-1).copy(), np.int32(size), dtype(1e-10), np.int32(1), *made.values()],
+        shared_bytes=0, resident=1, schedules=schedules, seed=0,
+    )  # fmt: skip
+    report.check()
+    return made
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("indefinite", [False, True])
+@pytest.mark.parametrize("size", [32, 31, 20, 8, 1])
+@pytest.mark.parametrize("way", range(len(tool.WAYS)))
+def test_factor_inverse_and_what_is_published(way, indefinite, size):
+    a = tool.block(indefinite)
+    made = run(way, indefinite, a, size)
+    assert made["verdict"][0] == TAKEN
+    assert max(tool.errors(a, size, made)) <= 2e-15
+
+
+@pytest.mark.simt
+def test_float32():
+    a = tool.block(False).astype(np.float32)
+    made = run(EIGHTS, False, a, dtype=np.float32)
+    assert max(tool.errors(a, 32, made)) <= 1e-6
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("row", [1, 5, 12, 30])
+@pytest.mark.parametrize("column", [0, 3, 4, 9, 29])
+def test_the_same_column_is_refused(column, row):
+    """An entry too large for a pivot, in the pivot's eight columns or behind them."""
+    if row <= column:
+        pytest.skip("above the diagonal")
+    a = tool.block(True)
+    a[row, column] = a[column, row] = 40.0
+    found = [run(way, True, a, schedules=1) for way in (TWOS, EIGHTS)]
+    assert found[0]["verdict"][0] == found[1]["verdict"][0] == column
+    for made in found:
+        assert np.array_equal(np.tril(made["out"].reshape(32, 32).T), np.tril(a)), "the block has changed"
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("column", [0, 7, 18])
+def test_a_definite_block_is_done_again_where_a_pivot_fails(column, value):
+    a = tool.block(False)
+    a[column, column] = value
+    assert run(EIGHTS, False, a, schedules=1)["verdict"][0] == AGAIN
+    a = tool.block(True)
+    a[column, column] = value
+    found = [run(way, True, a, schedules=1)["verdict"][0] for way in (TWOS, EIGHTS)]
+    assert found[1] in ((found[0],) if np.isfinite(value) else (column, AGAIN))
+
+
+@pytest.mark.simt
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
+def test_products_out_of_range_are_done_again(scale):
+    """Two pivots' product underflows or overflows: no answer from there, whatever the rule."""
+    a = tool.block(True) * scale
+    assert run(EIGHTS, True, a, schedules=1)["verdict"][0] in (AGAIN, 0)
+    assert run(EIGHTS, False, tool.block(False) * scale, schedules=1)["verdict"][0] == AGAIN
