@@ -1,0 +1,290 @@
+"""Where a tree of small fronts spends its time: `factor_tree` with time stamps, along the path of fronts that ends last.
+
+    PYTHONPATH=src python3 tools/device/sparse_gpu_tree_probe.py --out out
+
+Without a GPU, ``--build`` proves that the stamps still find their places in the text and that it compiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+NAME = "factor_tree<double, true>"
+WORDS = 16
+STAMP = """
+__device__ unsigned long long wf_probe[1 << 17];
+WF_DEVICE void stamp_word(int k, unsigned long long t, int front) {
+  __shared__ int at[4];
+  if (front >= 0) at[threadIdx.x / 32] = front;
+  if (at[threadIdx.x / 32] < (1 << 13)) wf_probe[at[threadIdx.x / 32] * 16 + k] = t;
+}
+template <int Threads>
+WF_DEVICE void stamp(int k, int front = -1) {
+  if (team_rank<Threads>() != 0) return;
+  unsigned long long t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  stamp_word(k, t, front);
+}
+"""
+# begun, lists fetched and zeroed, children seen, assembled, tried in place, searched, eliminated, told, finished; rehearsal
+# begun, whole search begun
+PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
+    "gather.cuh": (("constexpr int kSlots = 8;\n", STAMP, True),),
+    "factor_tree.cu": (
+        (
+            "    const bool real = s >= item.front;\n",
+            "    stamp<Threads>(real ? 0 : 9, real ? s : item.last);\n",
+            True,
+        ),
+        ("    const auto ready = [&] {\n", "      stamp<Threads>(1);\n", True),
+        ("      else team_sync<Threads>();\n", "      stamp<Threads>(2);\n", True),
+        ("    u32* cell = s == item.last", "    stamp<Threads>(3);\n", False),
+        ("scratch, to, cell);\n    team_sync<Threads>();\n", "    stamp<Threads>(8);\n", True),
+    ),
+    "small_fronts.cuh": (
+        ("  if (Indefinite && bad >= 0) return false;\n", "  stamp<kWarp>(4);\n", False),
+        ("  tell<kWarp>(cell);\n", "  stamp<kWarp>(7);\n", True),
+        ("rule, s, at, put);\n", "  stamp<kWarp>(5);\n", True),
+        ("  i32* order = scratch->order;\n", "  stamp<Threads>(10);\n", True),
+        ("  for (int q = warp; q < below;", "  stamp<Threads>(6);\n", False),
+        ("  tell<Threads>(cell);\n", "  stamp<Threads>(7);\n", True),
+    ),
+    "pivoted_block.cuh": (
+        ("    if (warp == 0) write_direct(", "    stamp<Threads>(4);\n", False),
+        ("  if (warp == 0) {\n    const bool found", "  stamp<Threads>(4);\n", False),
+        ("  if (s.found == 0) return false;\n", "  stamp<Threads>(5);\n", False),
+    ),
+}
+COUNTS = {"  tell<kWarp>(cell);\n": 2}
+PHASES = ("late", "lists", "seen", "assembled", "in place", "searched", "rest", "told")
+
+
+def folder_of(where, stamped, changes=()):
+    """Copy the room's device files to a folder, with stamps or changes (file, text, other text)."""
+    from warpfront.sparse.gpu.kernels import KERNELS
+
+    source = KERNELS["factor_tree"].source.parent
+    where.mkdir(parents=True)
+    for file in [*source.glob("*.cu"), *source.glob("*.cuh")]:
+        shutil.copy(file, where / file.name)
+    for name, text, other in changes:
+        replace(where / name, text, other)
+    for name, places in (PLACES if stamped else {}).items():
+        for text, call, behind in places:
+            replace(where / name, text, text + call if behind else call + text, COUNTS.get(text, 1))
+    return where / "factor_tree.cu"
+
+
+def replace(file, text, other, count=1):
+    old = file.read_text()
+    if old.count(text) != count:
+        raise AssertionError(f"{file.name} has changed: {text!r} stands there {old.count(text)} times")
+    file.write_text(old.replace(text, other))
+
+
+NO_REHEARSAL = (("factor_tree.cu", "kRehearse = true", "kRehearse = false"),)
+VARIANTS = {
+    "as it is": (False, ()),
+    "no rehearsal": (False, NO_REHEARSAL),
+    "stamped": (True, ()),
+    "stamped, no rehearsal": (True, NO_REHEARSAL),
+}
+
+
+def build_all(root):
+    """Cubins of all variants: name -> (file, symbol)."""
+    from cuda.core import Program  # noqa: F401  # before threads import it
+
+    from warpfront.backend import compile as compiling
+
+    def one(item):
+        name, (stamped, changes) = item
+        file = folder_of(root / name.replace(" ", "_").replace(",", ""), stamped, changes)
+        made = compiling.build(file, (NAME,), "sm_90")
+        cubin = file.with_suffix(".cubin")
+        cubin.write_bytes(made.cubin)
+        return name, (cubin, made.names[NAME], made.resources[NAME])
+
+    with ThreadPoolExecutor(len(VARIANTS)) as pool:
+        return dict(pool.map(one, VARIANTS.items()))
+
+
+class Launch:
+    """The cells cleared and `factor_tree` run as a refactorisation of this solver does it, by one variant."""
+
+    def __init__(self, solver, cubin, symbol):
+        import cupy
+
+        runner = solver._factor.runner
+        self.runner = runner
+        key = next(k for k in runner._prepared if k.startswith("factor"))
+        steps = [s.kernel for s in runner.sequence(key)]
+        at = steps.index("factor_tree")
+        self.clear, self.step = runner._prepared[key][steps.index("start_tree")], runner._prepared[key][at]
+        self.module = cupy.RawModule(path=str(cubin))
+        self.kernel = self.module.get_function(symbol)
+        self.kernel.max_dynamic_shared_size_bytes = self.step[4]
+
+    def run(self, blocks=0):
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        compiled, grid, threads, arguments, shared = self.clear
+        compiled.launch(stream.ptr, grid, threads, arguments, shared)
+        _, grid, threads, arguments, shared = self.step
+        given = (*(np.uint64(p) for p in arguments[:-1]), np.int32(arguments[-1]))
+        self.kernel((min(grid, blocks) if blocks else grid,), (threads,), given, shared_mem=shared)
+
+    def microseconds(self, blocks=0, repeats=15):
+        """Median over repeats, of both launches."""
+        import cupy
+
+        times = []
+        for _ in range(repeats):
+            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record()
+            self.run(blocks)
+            end.record()
+            end.synchronize()
+            times.append(1e3 * cupy.cuda.get_elapsed_time(start, end))
+        return float(np.median(times))
+
+    def state(self):
+        names = ("panels", "diagonal", "pivots", "stats")
+        return {k: self.runner.buffers[k].view("u1").get() for k in names}
+
+    def stamps(self, fronts):
+        """Microseconds since the first stamp, NaN where there is none in the last pass over a front."""
+        import cupy
+
+        all_words = cupy.ndarray((1 << 17,), cupy.uint64, self.module.get_global("wf_probe"))
+        all_words.fill(0)
+        self.run()
+        cupy.cuda.runtime.deviceSynchronize()
+        words = all_words.get().reshape(-1, WORDS)[:fronts].astype(np.int64)
+        t = np.where(words > 0, (words - words[words > 0].min()) / 1e3, np.nan)
+        with np.errstate(invalid="ignore"):
+            stale = t < t[:, :1]
+        stale[:, 9] = False
+        return np.where(stale, np.nan, t)
+
+
+def path_of(t, plan, symbolic):
+    """Fronts from the first to the one that told last, each with the child that told last."""
+    front = symbolic.plan
+    s, path = int(np.nanargmax(t[:, 7])), []
+    while True:
+        path.append(s)
+        children = front.child_ind[front.child_ptr[s] : front.child_ptr[s + 1]]
+        if not len(children):
+            return path[::-1]
+        s = int(children[np.argmax(t[children, 7])])
+
+
+def legs_of(t, s, before):
+    """Microseconds of each phase of front s, from when its last child told."""
+    begun, lists, seen, assembled, tried, searched, eliminated, told = t[s, :8]
+    searched = tried if np.isnan(searched) else searched
+    eliminated = searched if np.isnan(eliminated) else eliminated
+    marks = [before, begun, lists, seen, assembled, tried, searched, eliminated, told]
+    marks = np.fmax.accumulate(np.array(marks))
+    return np.diff(marks)
+
+
+def kind_of(t, rows):
+    how = (
+        "whole" if np.isfinite(t[10]) else "searched" if np.isfinite(t[5]) and t[5] - t[4] > 0 else "in place"
+    )
+    return ("warp " if rows <= 32 else "block ") + how
+
+
+def table(t, plan, symbolic):
+    """Lines: the path's fronts with their phases, and totals."""
+    lines = [
+        "   rows width children chunks  rehearsed  " + " ".join(f"{p:>9s}" for p in PHASES) + "     panel"
+    ]
+    total, before = np.zeros(len(PHASES)), 0.0
+    for s in path_of(t, plan, symbolic):
+        f, g = plan.fronts[s], plan.gathers[s]
+        legs = legs_of(t, s, before)
+        total += legs
+        before = t[s, 7]
+        children = int(f["child1"] - f["child0"])
+        lines.append(
+            f"  {int(f['rows']):5d} {int(f['width']):5d} {children:8d} {int(g['last'] - g['first']):6d} "
+            f"{t[s, 9]:10.1f}  " + " ".join(f"{v:9.2f}" for v in legs) + f" {t[s, 8] - t[s, 7]:9.2f}  "
+            f"{kind_of(t[s], int(f['rows']))}, told at {before:.1f}"
+        )
+    lines.append("  total" + 38 * " " + " ".join(f"{v:9.2f}" for v in total) + f"  = {total.sum():.1f}")
+    return lines, dict(zip(PHASES, total.round(2).tolist(), strict=True))
+
+
+def one_case(name, ordering, cubins):
+    """Print and return what one system shows."""
+    import cupy
+    import sparse_gpu_cases as cases
+
+    from warpfront import DirectSolver
+
+    a = cases.carried(name)
+    solver = DirectSolver(a, structure="S", device="cuda", check="status", reordering_alg=ordering)
+    solver.factorize()
+    solver.refactorize(cupy.asarray(a.data))
+    cupy.cuda.runtime.deviceSynchronize()
+    plan, symbolic = solver._factor.plan, solver._symbolic
+    facts = {"case": name, "ordering": ordering, "fronts": len(plan.fronts), "tickets": plan.forest.up}
+    launches = {k: Launch(solver, *v[:2]) for k, v in cubins.items()}
+    reference = launches["as it is"].state()
+    for k, launch in launches.items():
+        launch.run()
+        found = launch.state()
+        facts[f"{k}: bits"] = all(np.array_equal(found[b], reference[b]) for b in reference)
+        if not k.startswith("stamped"):
+            facts[k] = {b: round(launch.microseconds(b), 1) for b in (0, 132, 66, 33)}
+    print(json.dumps(facts), flush=True)
+    for k, launch in launches.items():
+        if k.startswith("stamped"):
+            runs = [launch.stamps(len(plan.fronts)) for _ in range(5)]
+            ends = [float(np.nanmax(t[:, 7])) for t in runs]
+            t = runs[int(np.argsort(ends)[len(ends) // 2])]
+            lines, facts[k] = table(t, plan, symbolic)
+            print(f"{name} {ordering}, {k}: last told after {sorted(ends)}", *lines, sep="\n", flush=True)
+    return facts
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--out", type=Path, default=Path("out"))
+    arguments.add_argument("--build", action="store_true")
+    arguments.add_argument(
+        "--cases",
+        nargs="*",
+        default=["case14_ieee_K2_it10", "case118_ieee_K2_it10", "case1354_pegase_K2_it10"],
+    )
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        cubins = build_all(Path(root))
+        for name, (_, _, resources) in cubins.items():
+            print(name, resources, flush=True)
+        if given.build:
+            return
+        given.out.mkdir(parents=True, exist_ok=True)
+        facts = []
+        for name in given.cases:
+            for ordering in ("amd", "multilevel"):
+                facts.append(one_case(name, ordering, cubins))
+                (given.out / "tree_probe.json").write_text(json.dumps(facts, indent=1))
+
+
+if __name__ == "__main__":
+    main()
