@@ -42,6 +42,14 @@ def weak_columns(n, seed):
     return sp.csc_matrix(a)
 
 
+def dominant(n, seed, *large):
+    """Every diagonal entry does as a pivot, but in columns where a row has a large entry."""
+    a = np.random.default_rng(seed).standard_normal((n, n)) / n + np.eye(n)
+    for row, col in large:
+        a[row, col] = 5.0
+    return sp.csc_matrix(a)
+
+
 def hard(name, n):
     return sp.csc_matrix(GENERAL[name](np.random.default_rng(11), n, "float64"))
 
@@ -77,6 +85,8 @@ CASES = {
     "dense in a block": (lambda: random_dense(100, 2), {}),
     "dense wide": (lambda: random_dense(150, 3), SMALL),
     "weak columns": (lambda: weak_columns(90, 4), {}),
+    "in place": (lambda: dominant(77, 6), {}),
+    "in place wide": (lambda: dominant(77, 6), SMALL),
     "weak columns wide": (lambda: weak_columns(100, 5), SMALL),
 }
 
@@ -133,6 +143,30 @@ def test_pivots_are_those_of_the_serial_rule(n):
     np.testing.assert_allclose(e.buffers["diagonal"][: 2 * n : 2], state.diagonal[: 2 * n : 2], rtol=1e-8)
     stats = cpu.pivot_stats
     assert tuple(e.buffers["summary"][[0, 2, 3]]) == (stats.one_by_one, stats.perturbed, stats.zero)
+
+
+LARGE = {
+    "nowhere": (),
+    "rows of the block": ((50, 40),),
+    "rows below": ((60, 10),),
+    "last block": ((70, 66), (3, 2)),
+}
+
+
+@pytest.mark.parametrize("where", LARGE)
+@pytest.mark.parametrize("n", [77, 111])
+def test_panels_in_place_and_searched_ones(n, where):
+    a = dominant(n, 7, *LARGE[where])
+    e = emulated(a, schedules=1, scaling="none", matching="none", ordering="natural")
+    assert e.factorize(a.data)[0] == n
+    cpu = DirectSolver(
+        a, structure="G", reordering_alg="natural", block_triangular=False, scaling="none", matching_alg="none",
+    ).factorize()._factor.state  # fmt: skip
+    assert np.array_equal(e.buffers["pivots"][: 2 * n : 2], cpu.ind[:n])
+    assert np.array_equal(e.buffers["col_pivots"][: 2 * n : 2], cpu.col[:n])
+    assert (e.buffers["pivots"][: 2 * n : 2] == np.arange(n)).all() == (where == "nowhere")
+    np.testing.assert_allclose(e.buffers["diagonal"][: 2 * n : 2], cpu.diagonal[: 2 * n : 2], rtol=1e-12)
+    assert reconstruction(e, a) <= 1e-14
 
 
 @pytest.mark.parametrize("plan", [{}, SMALL], ids=["small", "wide"])

@@ -47,9 +47,10 @@ __global__ void __launch_bounds__(Threads, Threads == 32 ? 8 : Threads == 128 ? 
         assemble_front<Threads>(a, ld, padded, f, children, entries, maps, values, blocks);
       }
     }
-    if (!done) eliminate_lu<Threads>(a, ld, padded, f, all.rule, scratch, counts, to);
+    u32 placed = 0;
+    if (!done) placed = eliminate_lu<Threads>(a, ld, padded, f, all.rule, scratch, counts, to);
     write_lu_block<Threads>(a, ld, f, to);
-    write_lu_panel<Threads>(a, ld, f, done, scratch, to);
+    write_lu_panel<Threads>(a, ld, f, done, placed, scratch, to);
     write_counts(counts, f, team_rank<Threads>(), stats + kStats * f.stat);
     team_sync<Threads>();
   }

@@ -10,7 +10,7 @@
 // The contribution block is written before the panel: a parent in the same launch waits for nothing else.
 #pragma once
 #include "gather.cuh"
-#include "lu_front.cuh"
+#include "lu_direct.cuh"
 
 namespace wf {
 
@@ -25,6 +25,7 @@ template <typename T, int Threads>
 struct alignas(16) LuScratch {
   T line[2][kPanel], other[kPanel], largest[2][kWarp], top[kWarp], inverse[kPanel * kPitch];
   T reciprocal[Threads];
+  LuDirect<T> direct;
   i32 at[kWarp], swap[kPanel];
   i32 order[Threads], column[Threads], kind[Threads];
 };
@@ -211,34 +212,50 @@ WF_DEVICE void follow_panel(T* a, int ld, int padded, int rows, int k0, int k1, 
     }
   }
   team_sync<Threads>();
-  const int row_tiles = padded / 16 - k1 / 16, first = end / 16, col_tiles = padded / 16 - first;
-  for (int tile = warp; tile < row_tiles * col_tiles; tile += Threads / kWarp) {
-    const int i0 = (k1 / 16 + tile % row_tiles) * 16, j0 = (first + tile / row_tiles) * 16;
-    T acc[2][4] = {};
-    multiply_columns(acc, a + k0 * ld + i0, ld, a + j0 * ld + k0, ld, count);
-    WF_UNROLL
-    for (int n = 0; n < 2; ++n)
-      for (int e = 0; e < 4; ++e) {
-        const int i = i0 + tile_row(e), j = j0 + 8 * n + tile_col(e);
-        if (j >= end && i >= k1) a[j * ld + i] -= acc[n][e];
-      }
-  }
-  team_sync<Threads>();
+  lu_trailing<Threads>(a, ld, padded, k0, k1, end);
 }
 
-// The whole front with refusals: passes over the candidates, the last one forced.
+// Tries the panel k0..end in place. False: the front is as it was.
 template <int Threads, typename T>
-WF_DEVICE void eliminate_lu(T* a, int ld, int padded, const Front& f, const LuRule<T>& rule, LuScratch<T, Threads>& s,
+WF_DEVICE bool direct_panel(T* a, int ld, int padded, const Front& f, int k0, int end, const LuRule<T>& rule,
+                            LuScratch<T, Threads>& s, LuCounts& counts, const LuTarget<T>& to) {
+  const int size = end - k0, rank = team_rank<Threads>(), lane = lane_id();
+  const i64 at = static_cast<i64>(k0) * f.ld + k0;
+  const T sure = lu_shape(f.rows, f.width, f.width, true, rule).sure;
+  T* square = s.inverse;
+  const bool taken = lu_direct_block<T>(
+      a + k0 * ld + k0, ld, size, sure, rule.share, s.direct, {to.panel + at, to.upper + at, f.ld, to.diagonal + 2 * k0},
+      [&](int role, int k, T v) { if (lane < k) square[role == 2 ? lane * kPitch + k : k * kPitch + lane] = v; });
+  if (!taken) return false;
+  if (end < f.rows && !lu_direct_rows<Threads>(a, ld, f.rows, k0, end, rule.share, square, s.direct.reciprocal)) return false;
+  if (rank < size) s.kind[k0 + rank] = 1, s.reciprocal[k0 + rank] = s.direct.reciprocal[rank];
+  counts.pivots += size;
+  if (end < f.rows) lu_trailing<Threads>(a, ld, padded, k0, end, end);
+  else team_sync<Threads>();
+  return true;
+}
+
+// The whole front with refusals: passes over the candidates, the last one forced. Returns a bit for each block of 32 columns
+// whose diagonal block is in its place in the panels already, with its inverses.
+template <int Threads, typename T>
+WF_DEVICE u32 eliminate_lu(T* a, int ld, int padded, const Front& f, const LuRule<T>& rule, LuScratch<T, Threads>& s,
                             LuCounts& counts, const LuTarget<T>& to) {
   const int rank = team_rank<Threads>();
   for (int k = rank; k < f.width; k += Threads) s.order[k] = s.column[k] = k;
   team_sync<Threads>();
   int k = 0, candidates = f.width, pass_start = 0;
   bool force = false;
+  u32 placed = 0;
   while (k < f.width) {
     const int end = min_of(candidates, k + kPanel);
-    const int next = lu_panel<Threads>(a, ld, f.rows, f.width, k, end, force, rule, s, counts, to);
-    if (next > k) {
+    bool direct = false;
+    if constexpr (Threads > kWarp) {
+      direct = k % kPanel == 0 && (end == k + kPanel || end == f.width);
+      if (direct) direct = direct_panel<Threads>(a, ld, padded, f, k, end, rule, s, counts, to);
+      if (direct) placed |= 1u << (k / kPanel);
+    }
+    const int next = direct ? end : lu_panel<Threads>(a, ld, f.rows, f.width, k, end, force, rule, s, counts, to);
+    if (!direct && next > k) {
       exchange_rows<Threads>(a, ld, f.rows, k, next, end, s);
       team_sync<Threads>();
       if (end < f.rows) follow_panel<Threads>(a, ld, padded, f.rows, k, next, end, s);
@@ -261,6 +278,7 @@ WF_DEVICE void eliminate_lu(T* a, int ld, int padded, const Front& f, const LuRu
       pass_start = k, candidates = f.width;
     }
   }
+  return placed;
 }
 
 // Both halves of the contribution block to global memory, a column a warp.
@@ -277,13 +295,13 @@ WF_DEVICE void write_lu_block(const T* a, int ld, const Front& f, const LuTarget
 }
 
 // Both halves of the panel with the rows that pad them and the inverses of the diagonal blocks (L's unless `inverted`), and
-// the pivots; a column a warp.
+// the pivots; a column a warp. Blocks that are `placed` are there already.
 template <int Threads, typename T>
-WF_DEVICE void write_lu_panel(const T* a, int ld, const Front& f, bool inverted, const LuScratch<T, Threads>& s,
+WF_DEVICE void write_lu_panel(const T* a, int ld, const Front& f, bool inverted, u32 placed, const LuScratch<T, Threads>& s,
                               const LuTarget<T>& to) {
   const int rank = team_rank<Threads>(), warp = rank / kWarp, lane = rank % kWarp;
   for (int b = warp; b < (f.width + kPanel - 1) / kPanel * 2; b += Threads / kWarp) {
-    if (inverted && b % 2 == 0) continue;
+    if ((inverted && b % 2 == 0) || (placed >> (b / 2) & 1u) != 0) continue;
     const int k0 = b / 2 * kPanel, size = min_of(kPanel, f.width - k0);
     const T* block = a + k0 * ld + k0;
     const T* scale = s.reciprocal + k0;
@@ -295,7 +313,8 @@ WF_DEVICE void write_lu_panel(const T* a, int ld, const Front& f, bool inverted,
   for (int j = warp; j < f.width; j += Threads / kWarp) {
     T *target = to.panel + static_cast<i64>(j) * f.ld, *upper = to.upper + static_cast<i64>(j) * f.ld;
     const T scale = s.reciprocal[j];
-    for (int i = j + lane; i < f.ld; i += kWarp) {
+    const bool there = (placed >> (j / kPanel) & 1u) != 0;
+    for (int i = (there ? min_of(f.width, (j / kPanel + 1) * kPanel) : j) + lane; i < f.ld; i += kWarp) {
       target[i] = i == j ? T(1) : a[j * ld + i];
       upper[i] = i == j ? T(1) : a[i * ld + j] * scale;
     }
@@ -357,15 +376,16 @@ WF_DEVICE void factor_lu_front(const LuFronts<T>& all, int s, T* a, LuScratch<T,
   gather_front<Threads>(a, padded * ld, s, all.lists, ready);
   team_sync<Threads>();
   bool done = false;
+  u32 placed = 0;
   if constexpr (Threads == kWarp) {
     done = eliminate_in_warp(a, ld, f, all.rule, scratch, counts, to);
     if (!done) counts = factor_refused(a, f, s, all, &scratch);
   } else {
-    eliminate_lu<Threads>(a, ld, padded, f, all.rule, scratch, counts, to);
+    placed = eliminate_lu<Threads>(a, ld, padded, f, all.rule, scratch, counts, to);
   }
   write_lu_block<Threads>(a, ld, f, to);
   written();
-  write_lu_panel<Threads>(a, ld, f, done, scratch, to);
+  write_lu_panel<Threads>(a, ld, f, done, placed, scratch, to);
   write_counts(counts, f, team_rank<Threads>(), all.stats + kStats * f.stat);
 }
 

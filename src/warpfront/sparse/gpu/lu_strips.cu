@@ -3,7 +3,8 @@
 // A half is what lu_front.cuh calls so: side 0 the lower triangle, side 1 the upper one transposed; an item names its side in
 // `e1`. What strips.cu says about chunks and blocks holds for either side.
 // One block of 256 threads owns 32 rows of one side and all columns of a chunk in shared memory. The lower strip of a panel
-// also owns its diagonal block: one warp eliminates it and inverts L, a second one inverts U a row behind.
+// also owns its diagonal block, eliminated in place by four warps (lu_direct.cuh); where a pivot is refused, one warp searches and
+// inverts L, and a second one inverts U a row behind.
 // For each panel before it a strip waits for the published block, forms
 //   side 0: L D = S V,          V: the diagonal block's unit U, inverted; L is what goes to the panel
 //   side 1: (D U)^T = S P^T W,  W: L of the diagonal block, inverted and transposed; P its interchanges
@@ -14,12 +15,12 @@
 // Barriers of a panel: published block landed | rows formed, before S_p is overwritten | rows stored, before they are
 // announced and read | neighbours' rows landed | multiplied, before the next load overwrites them. Of a diagonal block:
 // loaded | each row of U, between its writer and the two warps that read it | inverses published, before they are announced.
-#include "lu_front.cuh"
+#include "lu_direct.cuh"
 
 using namespace wf;
 
 constexpr int kStripThreads = 256, kBlockSize = kPanel * kPitch, kNeighbours = 4;
-constexpr int kHalf = kPanel * kPanel, kPublished = 2 * kHalf + kPanel;  // V transposed, P^T W, reciprocals of D
+constexpr int kHalf = kPanel * kPanel, kPublished = 2 * kHalf + kPanel;  // V, P^T W, both transposed; reciprocals of D
 
 template <typename T>
 struct alignas(16) LuBlock {
@@ -101,10 +102,36 @@ WF_DEVICE void follow_row(T (&y)[kPanel], int k, int size, const T* upper, T* pu
   y[kPanel - 1] = T(0);
 }
 
-// The diagonal block: eliminated and L inverted by one warp, U inverted by a second one right behind it; published,
-// announced, stored. r: the first warp's rows, the second one's columns.
+// The diagonal block where its diagonal entries do: eliminated in place, published, announced. False: to be searched.
 template <typename T>
-WF_DEVICE void finish_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>& s, T* published, T* upper, T* diagonal,
+WF_DEVICE bool take_block(const Strip<T>& x, const LuRule<T>& rule, T* published, T* upper, T* diagonal, i32* pivots, i32* stats) {
+  const int lane = lane_id(), warp = threadIdx.x / kWarp, index = x.item.index;
+  const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
+  const i64 at = k0 * static_cast<i64>(x.f.ld) + k0;
+  static_assert(sizeof(LuDirect<T>) <= kNeighbours * kBlockSize * sizeof(T), "the lines lie where the neighbours' rows did");
+  LuDirect<T>& s = *reinterpret_cast<LuDirect<T>*>(x.near);
+  const T sure = lu_shape(size, size, size, k0 + size == x.f.rows, rule).sure;
+  const bool taken = lu_direct_block<T>(
+      x.s + index * kBlockSize, kPitch, size, sure, rule.share, s, {x.panel + at, upper + at, x.f.ld, diagonal},
+      [&](int role, int k, T v) { published[(role - 2) * kHalf + k * kPanel + lane] = v; });
+  if (!taken) return false;
+  if (warp == 0) published[2 * kHalf + lane] = s.reciprocal[lane];
+  for (int k = size + warp; k < kPanel; k += kStripThreads / kWarp)
+    published[k * kPanel + lane] = published[kHalf + k * kPanel + lane] = T(0);
+  __syncthreads();
+  if (threadIdx.x == 0) signal_set(x.block_done + index, x.base + 1);
+  if (warp == 1 && lane < size) {
+    i32* columns = pivots + 2 * order_of(x.f);
+    pivots[2 * lane] = columns[2 * lane] = k0 + lane, pivots[2 * lane + 1] = columns[2 * lane + 1] = 1;
+  }
+  if (warp == 2 && lane < kStats) stats[lane] = lane == kOnes ? size : lane == kFailed ? -1 : 0;
+  return true;
+}
+
+// The diagonal block with interchanges: eliminated and L inverted by one warp, U inverted by a second one right behind it;
+// published, announced, stored. r: the first warp's rows, the second one's columns.
+template <typename T>
+WF_DEVICE void search_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>& s, T* published, T* upper, T* diagonal,
                             i32* pivots, i32* stats) {
   const int lane = lane_id(), warp = threadIdx.x / kWarp, index = x.item.index;
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
@@ -132,8 +159,8 @@ WF_DEVICE void finish_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>
     WF_UNROLL
     for (int j = 0; j < kPanel; ++j) {
       const int m = j - (kPanel - size);  // column of the inverse of L
-      if (m >= 0) published[kHalf + s.order[m] * kPanel + place] = lane < size && m <= place ? r[j] : T(0);
-      else published[kHalf + (size + j) * kPanel + place] = T(0);
+      if (m >= 0) published[kHalf + place * kPanel + s.order[m]] = lane < size && m <= place ? r[j] : T(0);
+      else published[kHalf + place * kPanel + size + j] = T(0);
     }
   } else if (warp == 1) {
     for (int k = size; k < kPanel; ++k) published[k * kPanel + lane] = T(0);
@@ -202,11 +229,8 @@ __global__ void __launch_bounds__(kStripThreads, 1)
     __syncthreads();
     const T* from = work + static_cast<i64>(p) * kPublished;
     WF_UNROLL
-    for (int k = 0; k < kPanel; k += kStripThreads / kWarp) {
-      const T v = from[side * kHalf + (k + warp) * kPanel + lane];
-      if (side == 0) x.m[lane * kPitch + k + warp] = v;  // published transposed
-      else x.m[(k + warp) * kPitch + lane] = v;
-    }
+    for (int k = 0; k < kPanel; k += kStripThreads / kWarp)
+      x.m[lane * kPitch + k + warp] = from[side * kHalf + (k + warp) * kPanel + lane];  // published transposed
     if (warp == 0) reciprocals[lane] = from[2 * kHalf + lane];
     __syncthreads();
     form_rows(x, p, reciprocals);
@@ -217,6 +241,9 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   __syncthreads();
   if (side == 1 || index >= blocks) return;
   const i64 at = x.f.first + x.item.col + index * kPanel;
-  finish_block(x, lu_rule(rule), scratch, work + static_cast<i64>(index) * kPublished, panels + upper_panel(x.f),
-               diagonal + 2 * at, pivots + 2 * at, stats + kStats * (x.f.stat + first + index));
+  const LuRule<T> tolerances = lu_rule(rule);
+  T *to = work + static_cast<i64>(index) * kPublished, *upper = panels + upper_panel(x.f);
+  i32 *block_pivots = pivots + 2 * at, *block_stats = stats + kStats * (x.f.stat + first + index);
+  if (!take_block(x, tolerances, to, upper, diagonal + 2 * at, block_pivots, block_stats))
+    search_block(x, tolerances, scratch, to, upper, diagonal + 2 * at, block_pivots, block_stats);
 }

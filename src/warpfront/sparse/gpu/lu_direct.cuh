@@ -1,0 +1,207 @@
+// LU of a panel whose diagonal entries do as pivots, as nearly all do once rows are matched to columns.
+//
+// Four warps eliminate a block of 32 rows and columns, two columns a step (direct.cuh says why two): the first holds it by
+// rows, the second by columns; the third and fourth hold the inverses of U and of L. A step's columns of L D come from the
+// first, its rows of D U from the second, and the same lines advance the inverses. No value is held back for an interchange:
+// where an entry is refused the block still stands where it stood, and what was written is of no use.
+// The two copies of the block round differently; L is taken from one, U from the other, pivots from the first.
+// A barrier a step: lines stored | read. Lines alternate, so it also separates a step's reads from the next but one step's
+// stores; the first warp's verdict alternates as well, and is read a step later.
+// The rule takes a diagonal entry of at least a share of its column's largest without looking at another one (lu_front.cuh). In a
+// front, the rows below say so once they are formed: |L| <= 1 / share is the same question.
+#pragma once
+#include "direct.cuh"
+#include "lu_front.cuh"
+
+namespace wf {
+
+constexpr int kLine = 2 * kPanel;  // entries behind a block's are zero: an update reads 32 from the pivot on
+
+template <typename T>
+struct alignas(16) LuDirect {
+  T line[2][4 * kLine];  // two columns of L D, two rows of D U
+  T reciprocal[kPanel];
+  i32 refused[2];
+};
+
+// Where a block goes: L with its inverse, U transposed with its, leading dimension ld; pivots at 2k of `diagonal`.
+template <typename T>
+struct LuBlockTarget {
+  T *lower, *upper;
+  i64 ld;
+  T* diagonal;
+};
+
+// The second of two pivots and its reciprocal, from their determinant where that is in range; `cross` is the product of the
+// entries beside them.
+WF_DEVICE Second<double> lu_second(double p0, double i0, double p1, double cross) {
+  const double determinant = fma(p0, p1, -cross), size = lu_size(determinant);
+  if (size > 1e-280 && size < 1e280) return {determinant * i0, p0 * reciprocal(determinant)};
+  const double d = fma(-i0, cross, p1);
+  return {d, reciprocal(d)};
+}
+WF_DEVICE Second<float> lu_second(float, float i0, float p1, float cross) {
+  const float d = fmaf(-i0, cross, p1);
+  return {d, reciprocal(d)};
+}
+
+// Whether a diagonal entry does; `size` is that of the lane's entry of its column, `rest` whether that is one behind it.
+template <typename T>
+WF_DEVICE bool lu_passes(T pivot, T size, bool rest, T sure, T share) {
+  const T own = lu_size(pivot);
+  return own > sure && own - own == T(0) && (!rest || share * size <= own);
+}
+
+// The whole block of at least 128 threads: `size` pivots of `block` (leading dimension pitch, 16-byte aligned, left as it is).
+// inverse(role, k, v) takes v, element (lane, k) of the inverse of U (role 2) or (k, lane) of that of L (role 3). False: a
+// pivot was refused. Ends behind a barrier.
+template <typename T, typename Inverse>
+WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T share, LuDirect<T>& s, const LuBlockTarget<T>& to,
+                               const Inverse& inverse) {
+  const int lane = lane_id(), role = static_cast<int>(threadIdx.x) / kWarp;
+  T v[kPanel], d = T(1), per_d = T(0);
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) v[k] = T(k == lane);
+  if (role < 2 && lane < size) {
+    WF_UNROLL
+    for (int k = 0; k < kPanel; ++k)
+      if (k < size) v[k] = role == 0 ? block[k * pitch + lane] : block[lane * pitch + k];
+  }
+  if (role < 4) {
+    s.line[0][role * kLine + kPanel + lane] = s.line[1][role * kLine + kPanel + lane] = T(0);
+    if (role == 0 && lane == 0) s.refused[1] = 0;
+  }
+  T* const target = role == 0 || role == 3 ? to.lower : to.upper;
+  WF_UNROLL_N(1)
+  for (int j = 0; j < size; j += 2) {
+    T* here = s.line[j / 2 % 2];
+    if (role < 2) here[2 * role * kLine + lane] = v[0], here[(2 * role + 1) * kLine + lane] = v[1];
+    __syncthreads();
+    if (s.refused[(j / 2 + 1) % 2] != 0) return false;
+    if (role >= 4) continue;
+    const T *mine = here + role % 2 * 2 * kLine + j, *theirs = here + (1 - role % 2) * 2 * kLine + j;
+    const T p0 = here[j], p1 = here[kLine + j + 1], side = theirs[1], cross = mine[1];
+    const T i0 = reciprocal(p0);
+    const Second<T> next = lu_second(p0, i0, p1, side * cross);
+    const T l0 = v[0] * i0, below = fma(-l0, side, v[1]), l1 = below * next.inverse;
+    const T lead = fma(-l1, cross * i0, l0);
+    if (role == 0) {
+      const bool fine = lu_passes(p0, lu_size(v[0]), lane > j, sure, share) &&
+                        (j + 1 == size || lu_passes(next.d, lu_size(below), lane > j + 1, sure, share));
+      const bool all = __all_sync(kFullMask, fine);
+      if (lane == 0) s.refused[j / 2 % 2] = !all;
+    }
+    const T e0 = role < 2 ? l0 : v[0], e1 = role < 2 ? l1 : below;
+    T* column = target + j * to.ld;
+    if (role < 2 ? lane > j && lane < size : lane < j) column[lane] = e0;
+    if (role < 2 ? lane > j + 1 && lane < size : lane <= j && j + 1 < size) column[to.ld + lane] = e1;
+    if (role >= 2) {
+      inverse(role, j, e0);
+      if (j + 1 < size) inverse(role, j + 1, e1);
+    }
+    if (lane == j) d = p0, per_d = i0;
+    if (lane == j + 1) d = next.d, per_d = next.inverse;
+    advance_all<2>(v, lead, l1, theirs, theirs + kLine, size - j);
+  }
+  if (role < 2 && lane < size) target[lane * to.ld + lane] = T(1);
+  if (role == 0) {
+    s.reciprocal[lane] = lane < size ? per_d : T(0);
+    if (lane < size) to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
+  }
+  __syncthreads();
+  return s.refused[((size - 1) / 2) % 2] == 0;
+}
+
+// acc += S M for 16 rows: element (i, p) of S at s[i * di + p * dp]; M unit upper triangular of order `count`, its element
+// (p, n) at m[p * mp + n * mn]. Columns from `count` on are zero.
+template <typename T>
+WF_DEVICE void multiply_triangle(T (&acc)[4][4], const T* s, int di, int dp, const T* m, int mp, int mn, int count) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; k += 16) {
+    T x[8];
+    WF_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const int p = k + t + 4 * j;
+      x[2 * j] = p < count ? s[g * di + p * dp] : T(0), x[2 * j + 1] = p < count ? s[(g + 8) * di + p * dp] : T(0);
+    }
+    WF_UNROLL
+    for (int n = 0; n < 4; ++n) {
+      if (8 * n + 7 < k) continue;  // below the diagonal
+      T y[4];
+      WF_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int p = k + t + 4 * j, c = 8 * n + g;
+        y[j] = p < c && c < count ? m[p * mp + c * mn] : T(p == c);
+      }
+      product(acc[n], x, y);
+    }
+    __syncwarp();
+  }
+}
+
+// Behind a block k0..end of a front that was eliminated in place: rows of L, unless one of them is too large (false; nothing is
+// changed), then rows of U. `square` holds the block's inverses: U's above the diagonal by rows, L's below it.
+// Barriers: rows formed and judged, before they are stored | stored.
+template <int Threads, typename T>
+WF_DEVICE bool lu_direct_rows(T* a, int ld, int rows, int k0, int end, T share, const T* square, const T* reciprocals) {
+  constexpr int kWarps = Threads / kWarp, kMost = 2;
+  static_assert(kMost * kWarps * 16 >= (Threads == 256 ? 160 : Threads), "a front has more rows than are held here");
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, size = end - k0, first = end / 16 * 16 + 16 * warp;
+  T acc[kMost][4][4] = {};
+  bool fits = true;
+  WF_UNROLL
+  for (int q = 0; q < kMost; ++q) {
+    const int i0 = first + 16 * kWarps * q;
+    if (i0 >= rows) continue;
+    multiply_triangle(acc[q], a + k0 * ld + i0, 1, ld, square, kPitch, 1, size);
+    WF_UNROLL
+    for (int n = 0; n < 4; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int i = i0 + tile_row(e), c = 8 * n + tile_col(e);
+        acc[q][n][e] *= reciprocals[c];
+        if (i >= end && i < rows && c < size && !(share * lu_size(acc[q][n][e]) <= T(1))) fits = false;
+      }
+  }
+  if (!__syncthreads_and(fits)) return false;
+  WF_UNROLL
+  for (int q = 0; q < kMost; ++q)
+    for (int n = 0; n < 4; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int i = first + 16 * kWarps * q + tile_row(e), c = 8 * n + tile_col(e);
+        if (i >= end && i < rows && c < size) a[(k0 + c) * ld + i] = acc[q][n][e];
+      }
+  for (int j0 = first; j0 < rows; j0 += 16 * kWarps) {
+    T above[4][4] = {};
+    multiply_triangle(above, a + j0 * ld + k0, ld, 1, square, 1, kPitch, size);
+    WF_UNROLL
+    for (int n = 0; n < 4; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int j = j0 + tile_row(e), c = 8 * n + tile_col(e);
+        if (j >= end && j < rows && c < size) a[j * ld + k0 + c] = above[n][e];
+      }
+  }
+  __syncthreads();
+  return true;
+}
+
+// The matrix behind a panel k0..k1: rows from k1, columns from `end` on. Ends behind a barrier.
+template <int Threads, typename T>
+WF_DEVICE void lu_trailing(T* a, int ld, int padded, int k0, int k1, int end) {
+  const int warp = team_rank<Threads>() / kWarp, count = k1 - k0;
+  const int row_tiles = padded / 16 - k1 / 16, first = end / 16, col_tiles = padded / 16 - first;
+  for (int tile = warp; tile < row_tiles * col_tiles; tile += Threads / kWarp) {
+    const int i0 = (k1 / 16 + tile % row_tiles) * 16, j0 = (first + tile / row_tiles) * 16;
+    T acc[2][4] = {};
+    multiply_columns(acc, a + k0 * ld + i0, ld, a + j0 * ld + k0, ld, count);
+    WF_UNROLL
+    for (int n = 0; n < 2; ++n)
+      for (int e = 0; e < 4; ++e) {
+        const int i = i0 + tile_row(e), j = j0 + 8 * n + tile_col(e);
+        if (j >= end && i >= k1) a[j * ld + i] -= acc[n][e];
+      }
+  }
+  team_sync<Threads>();
+}
+
+}  // namespace wf
