@@ -214,8 +214,12 @@ WF_DEVICE void invert_unit_lower(int size, Entry entry, Emit emit) {
     const T v = y[0];
     emit(k, v);
     WF_UNROLL
-    for (int j = 1; j < kPanel; ++j) y[j - 1] = k + j < size ? fma(-entry(k + j, k), v, y[j]) : T(0);
-    y[kPanel - 1] = T(0);
+    for (int begin = 0; begin < kPanel; begin += 8) {  // eight at a time, as long as there are any
+      if (k + begin >= size) continue;
+      WF_UNROLL
+      for (int j = begin == 0 ? 1 : begin; j < begin + 8; ++j)
+        y[j - 1] = k + j < size ? fma(-entry(k + j, k), v, y[j]) : T(0);
+    }
   }
 }
 
@@ -240,24 +244,29 @@ WF_DEVICE void multiply_columns(T (&acc)[N][4], const T* a, int lda, const T* b,
   }
 }
 
-// acc[n] += (A D) B^T for a 16 x (8 * N) tile, 32 deep: A and B column-major, D one value a column.
-template <int N, typename T>
-WF_DEVICE void multiply_weighted(T (&acc)[N][4], const T* a, const T* b, int pitch, const T* d) {
+// acc[m][n] += (A D) B^T for a (16 M) x (8 N) tile, 32 deep: A and B column-major, D one value a column; B's fragments are
+// loaded once for all rows.
+template <int M, int N, typename T>
+WF_DEVICE void multiply_weighted(T (&acc)[M][N][4], const T* a, const T* b, int pitch, const T* d) {
   const int g = lane_id() / 4, t = lane_id() % 4;
   WF_UNROLL
   for (int k = 0; k < kPanel; k += 16) {
-    T x[8];
+    T x[M][8];
     WF_UNROLL
     for (int j = 0; j < 4; ++j) {
       const int p = k + t + 4 * j;
-      x[2 * j] = a[p * pitch + g] * d[p], x[2 * j + 1] = a[p * pitch + g + 8] * d[p];
+      const T weight = d[p];
+      WF_UNROLL
+      for (int m = 0; m < M; ++m)
+        x[m][2 * j] = a[p * pitch + 16 * m + g] * weight, x[m][2 * j + 1] = a[p * pitch + 16 * m + g + 8] * weight;
     }
     WF_UNROLL
     for (int n = 0; n < N; ++n) {
       T y[4];
       WF_UNROLL
       for (int j = 0; j < 4; ++j) y[j] = b[(k + t + 4 * j) * pitch + 8 * n + g];
-      product(acc[n], x, y);
+      WF_UNROLL
+      for (int m = 0; m < M; ++m) product(acc[m][n], x[m], y);
     }
   }
 }

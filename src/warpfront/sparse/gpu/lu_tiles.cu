@@ -66,11 +66,7 @@ __global__ void __launch_bounds__(kTileThreads)
     load(s + Stages - 1);
     load_d(s + 1);
     const T* a = stage + s % Stages * kStage;
-    if (!idle) {
-      WF_UNROLL
-      for (int m = 0; m < 2; ++m)
-        multiply_weighted(acc[m], a + row0 + 16 * m, a + kSlice * kTilePitch + col0, kTilePitch, weights[s % 2]);
-    }
+    if (!idle) multiply_weighted(acc, a + row0, a + kSlice * kTilePitch + col0, kTilePitch, weights[s % 2]);
   }
   cp_async_wait<0>();
   __syncthreads();
