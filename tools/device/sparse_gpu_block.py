@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
@@ -92,17 +93,53 @@ def measure(way, indefinite, size=32):
     }  # fmt: skip
 
 
-def main(out):
-    """Every way, rule and size, to a file."""
-    found = [
-        measure(way, indefinite, size)
-        for indefinite in (False, True)
-        for size in (32, 20)
-        for way in range(len(WAYS))
-    ]
-    for line in found:
-        print(line)
-    Path(out).write_text(json.dumps(found, indent=1))
+SYSTEMS = {
+    "lap2d_300 SPD": (lambda cases: cases.laplacian(300, 300), "SPD", 64, -1),
+    "lap3d_40 SPD": (lambda cases: cases.laplacian(40, 40, 40), "SPD", 10, -2),
+    "lap3d_40 S": (lambda cases: cases.laplacian(40, 40, 40), "S", None, None),
+    "case118_ieee_K2_it10 S": (lambda cases: cases.carried("case118_ieee_K2_it10"), "S", None, None),
+    "kkt_3000_1000 S": (lambda cases: cases.kkt(3000, 1000), "S", None, None),
+    "lap3d_64 SPD": (lambda cases: cases.laplacian(64, 64, 64), "SPD", None, None),
+}
+
+
+def strips(key):
+    """Refactorisations by each way of the strips; a residual and lines of time stamps by the last of them."""
+    import cupy
+    import sparse_gpu_cases
+    from sparse_gpu_probe import table
+    from sparse_gpu_sweeps import compare_strips
+
+    from warpfront import DirectSolver
+
+    make, structure, rows, pick = SYSTEMS[key]
+    a = make(sparse_gpu_cases)
+    s = DirectSolver(a, structure=structure, device="cuda", check="status", ir_n_steps=0).factorize()
+    found = compare_strips(s._factor)
+    x = s.solve(cupy.asarray(a @ np.ones(a.shape[0]))).get()
+    found["normwise"] = sparse_gpu_cases.errors(a, x, a @ np.ones(a.shape[0]))[0]
+    lines = [] if rows is None else table(s._factor, rows, pick, 2)
+    return found, lines
+
+
+def main(out, limit=40.0):
+    """Every way, rule and size of one block, then systems, to a file and beside it."""
+    begun = perf_counter()
+    found = {
+        "blocks": [
+            measure(way, indefinite, size)
+            for indefinite in (False, True)
+            for size in (32, 20)
+            for way in range(len(WAYS))
+        ]
+    }
+    print(*found["blocks"], sep="\n", flush=True)
+    for key in SYSTEMS:
+        if perf_counter() - begun > limit:
+            break
+        found[key], lines = strips(key)
+        print(key, found[key], *lines, sep="\n", flush=True)
+        Path(out).write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def probed_text(source):
     return text
 
 
-def probe(factor, rows, pick=-1):
-    """Stamps of a strips launch: the ``pick``-th with at most ``rows`` strips. Microseconds from the first one."""
+def probe(factor, rows, pick=-1, way=None):
+    """Stamps of a strips launch, by one of the kernel's ways: the ``pick``-th with at most ``rows`` strips. Microseconds."""
     import cupy
 
     from warpfront.backend import compile as compiling
@@ -58,7 +58,7 @@ def probe(factor, rows, pick=-1):
     at = [k for k, s in enumerate(steps) if s.kernel == "strips" and s.blocks <= rows][pick]
     source = KERNELS["strips"].source
     include = Path(compiling.__file__).parent / "device"
-    name = steps[at].expression
+    name = steps[at].expression if way is None else f"eliminate_strips<double, false, {way}>"
     module = cupy.RawModule(
         code=probed_text(source), options=("-std=c++17", f"-I{include}", f"-I{source.parent}", "-arch=sm_90"),
         name_expressions=(name,), backend="nvrtc",
@@ -78,9 +78,9 @@ def probe(factor, rows, pick=-1):
     return steps[at].blocks, np.where(stamps > 0, (stamps - start) / 1e3, np.nan)
 
 
-def table(factor, rows, pick=-1):
+def table(factor, rows, pick=-1, way=None):
     """Lines: for each panel when its block was there, and the legs to the next; then the last strip's panels."""
-    blocks, t = probe(factor, rows, pick)
+    blocks, t = probe(factor, rows, pick, way)
     lines = [
         f"strips launch of {blocks} blocks; panel: begun, eliminated, published | next: {', '.join(NAMES)}"
     ]

@@ -59,7 +59,7 @@ def compare(factor, deadline):
 
 
 def compare_strips(factor):
-    """Milliseconds of a refactorisation whose strips' diagonal blocks are eliminated ahead, and plainly."""
+    """Milliseconds of a refactorisation, least and median, by each way of the strips (strips.cu)."""
     from dataclasses import replace
 
     import cupy
@@ -69,8 +69,8 @@ def compare_strips(factor):
 
     values, kept, found = factor.runner.buffers["original"].copy(), KERNELS["strips"], {}
     runner = factor.runner
-    for name, flag in (("ahead", "true"), ("plain", "false")):
-        KERNELS["strips"] = replace(kept, template=f"eliminate_strips<{{T}}, {{pivoting}}, {flag}, false>")
+    for name, way in (("by twos", 0), ("by eights", 1), ("by eights, neighbours ahead", 2)):
+        KERNELS["strips"] = replace(kept, template=f"eliminate_strips<{{T}}, {{pivoting}}, {way}>")
         try:
             key = f"factor, {name}"
             runner.define(key, factor._factor_sequence(gather=False))

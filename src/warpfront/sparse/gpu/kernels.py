@@ -9,7 +9,7 @@ __all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type",
 
 FOLDER = Path(__file__).parent
 STAGES = 2
-BLOCKED = "false"  # diagonal blocks of wide fronts eight columns at a time (blocked.cuh)
+STRIPS_WAY = 0  # strips.cu: diagonal blocks by twos, by eights; and rows of neighbours ahead
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 4
 TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles
@@ -74,7 +74,7 @@ KERNELS = {
         "assemble.cu", "assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
     ),
     "strips": _spec(
-        "strips.cu", f"eliminate_strips<{{T}}, {{pivoting}}, {BLOCKED}>",
+        "strips.cu", f"eliminate_strips<{{T}}, {{pivoting}}, {STRIPS_WAY}>",
         "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),

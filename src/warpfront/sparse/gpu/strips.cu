@@ -151,6 +151,81 @@ WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count, const
   __syncthreads();
 }
 
+// Rows of a neighbour, strip q, of panel p, to `to`; lands behind cp_async_wait and a barrier.
+template <typename T>
+WF_DEVICE void load_neighbour(const Strip<T>& x, int p, int q, T* to) {
+  constexpr int kPer = 16 / static_cast<int>(sizeof(T)), kPieces32 = kPanel / kPer;
+  for (int c = threadIdx.x; c < kPanel * kPieces32; c += kStripThreads) {
+    const int k = c / kPieces32, n = c % kPieces32 * kPer;
+    const int row = x.item.col + q * kPanel + n, left = x.item.end - row;
+    const bool inside = left > 0 && p * kPanel + k < x.columns;
+    const T* from = x.panel + (inside ? static_cast<i64>(x.item.col + p * kPanel + k) * x.f.ld + row : 0);
+    T* at = to + k * kPitch + n;
+    if (inside && left < kPer) {  // the row behind is another strip's, and may not be there yet
+      for (int e = 0; e < kPer; ++e) at[e] = e < left ? from[e] : T(0);
+    } else {
+      cp_async16(at, from, inside ? 16u : 0u);
+    }
+  }
+}
+
+// L D of 16 of the strip's rows, as the products have them.
+template <bool Paired, typename T>
+WF_DEVICE void scale_rows(T (&a)[kPanel / 16][8], const T* rows, const Diagonal<T>& d) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+  WF_UNROLL
+  for (int k = 0; k < kPanel / 16; ++k)
+    WF_UNROLL
+    for (int e = 0; e < 8; ++e) {
+      const int p = 16 * k + t + 4 * (e / 2);
+      const T* from = rows + p * kPitch + g + 8 * (e % 2);
+      a[k][e] = from[0] * d.own[kLead + p];
+      if (Paired) a[k][e] = fma(from[0], d.own[kLead + p], from[d.step[kLead + p] * kPitch] * d.other[kLead + p]);
+    }
+}
+
+// target -= A B^T, 16 x 8, of rows b of a neighbour.
+template <typename T>
+WF_DEVICE void subtract_neighbour(const T (&a)[kPanel / 16][8], const T* b, T* target) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+  T acc[4] = {}, y[4];
+  WF_UNROLL
+  for (int k = 0; k < kPanel / 16; ++k) {
+    WF_UNROLL
+    for (int j = 0; j < 4; ++j) y[j] = b[(16 * k + t + 4 * j) * kPitch + g];
+    product(acc, a[k], y);
+  }
+  WF_UNROLL
+  for (int e = 0; e < 4; ++e) target[tile_col(e) * kPitch + tile_row(e)] -= acc[e];
+}
+
+// update_columns for all blocks of 32 columns behind panel p: the neighbours' rows come one strip after the other, three on the
+// way while one is multiplied; a warp keeps its part of L D, 16 rows, in registers and takes 8 columns of each block.
+// Barriers: all neighbours have announced their rows | for each: landed, and the one before it multiplied by all.
+template <bool Paired, typename T>
+WF_DEVICE void update_behind(const Strip<T>& x, int p, int owned, const Diagonal<T>& d) {
+  const int warp = threadIdx.x / kWarp, i0 = warp % 2 * 16, n0 = warp / 2 * 8, index = x.item.index;
+  const int first = p + 1, end = min_of(owned + 1, index);
+  const T* mine = x.s + p * kBlockSize;
+  for (int q = first + static_cast<int>(threadIdx.x); q < end; q += kStripThreads) signal_wait(x.rows_done + q, x.base + p + 1);
+  __syncthreads();
+  for (int q = first; q < first + kNeighbours - 1; ++q) {
+    if (q < end) load_neighbour(x, p, q, x.near + (q - first) * kBlockSize);
+    cp_async_commit();
+  }
+  T a[kPanel / 16][8];
+  scale_rows<Paired>(a, mine + i0, d);
+  if (owned == index) subtract_neighbour(a, mine + n0, x.s + index * kBlockSize + n0 * kPitch + i0);
+  for (int q = first; q < end; ++q) {
+    cp_async_wait<kNeighbours - 2>();
+    __syncthreads();
+    const int next = q + kNeighbours - 1;
+    if (next < end) load_neighbour(x, p, next, x.near + (next - first) % kNeighbours * kBlockSize);
+    cp_async_commit();
+    subtract_neighbour(a, x.near + (q - first) % kNeighbours * kBlockSize + n0, x.s + q * kBlockSize + n0 * kPitch + i0);
+  }
+}
+
 // A strip that has been assembled by a launch before, or updated by the chunks before this one.
 template <typename T>
 WF_DEVICE void load_strip(const Strip<T>& x, int owned) {
@@ -177,7 +252,7 @@ WF_DEVICE void update_own(const Strip<T>& x, int p, const Diagonal<T>& d, int i0
 // Panels before the strip's own: its rows of each are formed and announced, its columns behind updated. The last one's
 // columns are the strip's own block: all warps update it , one eliminates it, and another
 // announces the rows, since that waits for their stores.
-template <bool Paired, typename T>
+template <bool Paired, bool Piped, typename T>
 WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int owned) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, index = x.item.index;
   if (index == 0) __syncthreads();
@@ -201,14 +276,16 @@ WF_DEVICE void follow_strips(const Strip<T>& x, Diagonal<T>& d, int blocks, int 
       __syncthreads();
     }
     if (index < blocks && thread == kStripThreads - kWarp) signal_set(x.rows_done + index, x.base + p + 1);
-    if (!last) {
+    if (!last && Piped) {
+      update_behind<Paired>(x, p, owned, d);
+    } else if (!last) {
       for (int q = p + 1; q <= owned; q += kNeighbours) update_columns<Paired>(x, p, q, min_of(kNeighbours, owned - q + 1), d);
     }
   }
 }
 
-// Blocked: diagonal blocks by eliminate_blocked, eight columns at a time.
-template <typename T, bool Pivoting, bool Blocked>
+// Way: 0 diagonal blocks two columns at a time; 1 eight (eliminate_blocked); 2 and neighbours' rows loaded ahead.
+template <typename T, bool Pivoting, int Way>
 __global__ void __launch_bounds__(kStripThreads, 1)
     eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
                      const T* values, const T* blocks_of_children, const T* rule, T* panels, T* diagonal, i32* pivots,
@@ -232,7 +309,7 @@ __global__ void __launch_bounds__(kStripThreads, 1)
     load_strip(x, owned);
   }
   for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
-  follow_strips<Pivoting>(x, d, blocks, owned);
+  follow_strips<Pivoting, (Way > 1)>(x, d, blocks, owned);
   // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
   if (index >= blocks || warp != 0) return;
   __shared__ typename ScratchOf<Pivoting, T>::type scratch;
@@ -241,7 +318,7 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   T* block = x.s + index * kBlockSize;
   const BlockOutput<T> to = {diagonal + 2 * (x.f.first + k0), pivots + 2 * (x.f.first + k0), stats + kStats * (x.f.stat + first + index),
                              x.published + static_cast<i64>(index) * kPublished, x.block_done + index, x.base + 1};
-  eliminate_block<Blocked>(block, size, rule, *reinterpret_cast<BlockedScratch<T>*>(x.near), scratch, order, to);
+  eliminate_block<(Way > 0)>(block, size, rule, *reinterpret_cast<BlockedScratch<T>*>(x.near), scratch, order, to);
   __syncwarp();
   for (int k = 0; k < size; ++k)
     if (lane < size) x.panel[static_cast<i64>(k0 + k) * x.f.ld + k0 + lane] = lane == k ? T(1) : block[k * kPitch + lane];
