@@ -112,15 +112,16 @@ struct Choice {
   int kind, place;
 };
 
+// `inverse`: that of size, which the caller can have on its way early.
 template <typename T>
-WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T below, T y_below, T x_rest, T y_next, T u, T per_u) {
+WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T inverse, T below, T y_below, T x_rest, T y_next, T u, T per_u) {
   const T alpha = T(kAlpha);
   const T akk = size_of(pick[0]), arr = size_of(pick[3]);
   const T y_full = nan_max(y_next, size_of(pick[4])), y_all = nan_max(y_full, y_below);
   if (akk * y_full >= alpha * size * size && akk >= u * below) return {kOnePivot, k};
   if (arr >= alpha * y_full && arr >= u * y_all) return {kOnePivot, r};
   if (size > T(0)) {
-    const T inverse = reciprocal(size), mine = pick[0] * inverse, theirs = pick[3] * inverse;
+    const T mine = pick[0] * inverse, theirs = pick[3] * inverse;
     const T determinant = size_of(mine * theirs - T(1));
     const T y_rest = nan_max(y_next, y_below), limit = determinant * size * per_u;
     if (determinant > T(1e-8) && size_of(theirs) * x_rest + y_rest <= limit && x_rest + size_of(mine) * y_rest <= limit)
@@ -179,8 +180,8 @@ WF_DEVICE int pivot_panel(T* a, int ld, int rows, int width, int begin, int& can
         if (i == k + 1) s.pick[2] = x, s.pick[5] = y;
         if (i == k) s.pick[4] = y;
         team_sync<Threads>();
-        choice = choose(s.pick, k, r, size, below, take_max<Threads>(y_below, s.rest[0]), take_max<Threads>(x_rest, s.rest[1]),
-                        take_max<Threads>(y_next, s.rest[2]), u, per_u);
+        choice = choose(s.pick, k, r, size, reciprocal(size), below, take_max<Threads>(y_below, s.rest[0]),
+                        take_max<Threads>(x_rest, s.rest[1]), take_max<Threads>(y_next, s.rest[2]), u, per_u);
       }
       if (choice.kind == kNoPivot && force) {
         choice.kind = kOnePivot, choice.place = k;

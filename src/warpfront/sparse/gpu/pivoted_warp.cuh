@@ -41,6 +41,16 @@ WF_DEVICE void subtract_row(T (&r)[kPanel], T l, const T* row) {
   }
 }
 
+// r -= l0 row0^T, then l1 row1^T.
+template <typename T>
+WF_DEVICE void subtract_rows(T (&r)[kPanel], T l0, const T* row0, T l1, const T* row1) {
+  WF_UNROLL
+  for (int k = 0; k < kPanel; k += 2) {
+    const Two<T> c = *reinterpret_cast<const Two<T>*>(row0 + k), d = *reinterpret_cast<const Two<T>*>(row1 + k);
+    r[k] = fma(-l1, d.x, fma(-l0, c.x, r[k])), r[k + 1] = fma(-l1, d.y, fma(-l0, c.y, r[k + 1]));
+  }
+}
+
 // Place of the first of the lanes that hold the warp's largest value, or -1 where that is zero.
 template <typename T>
 WF_DEVICE int first_place(T v, T largest, int at) {
@@ -70,84 +80,88 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
   bool force = false;
   int failed = -1, perturbed = 0, twos = 0, zeros = 0, positive = 0, doubtful = 0, strange = 0;  // uniform
   at = lane;
+  int lane_k = 0;  // the lane whose row stands at place k
   while (k < width) {
-    const int lane_k = lane_at(at, k);
-    const bool live = at >= k && lane < rows, summed = live && lane < width;
-    const T x = pass_row(r, lane_k, s.row[0]);
-    T y = T(0);
-    const T size_x = size_of(x), best = summed && at > k ? size_x : T(0), top = warp_largest(best);
-    const int place = first_place(best, top, at);
-    const T low = rows > width ? warp_largest(live && lane >= width ? size_x : T(0)) : T(0);
-    const T size = place < 0 ? T(0) : top, below = nan_max(size, low);
-    T pick[6], rest_x = T(0), rest_y = T(0);
+    const bool live = at >= k && lane < rows, behind = live && at > k, summed = behind && lane < width;
+    const T x = pass_row(r, lane_k, s.row[0]), size_x = size_of(x);
+    T pivot = s.row[0][lane_k], per_pivot = reciprocal(pivot), y = T(0);
+    const T akk = size_of(pivot);
+    // The tests of a maximum hold if they hold for every value: a product with a positive factor keeps the order.
+    const bool fits = behind ? akk >= u * size_x && (lane >= width || akk >= alpha * size_x) : akk >= T(0);
+    const bool good = __all_sync(kFullMask, fits), some = __any_sync(kFullMask, live && !(size_x <= zero));
+    const bool doubted = !__any_sync(kFullMask, live && !(size_x <= doubt));
+    T pick[6], size = T(0), rest_x = T(0), rest_y = T(0), per_size = T(0), per_two = T(0);
     bool forced = false;
-    pick[0] = __shfl_sync(kFullMask, x, lane_k);
-    const T akk = size_of(pick[0]), largest = nan_max(akk, below);
-    Choice<T> choice = {kOnePivot, k};
-    T pivot = pick[0];
-    int lane_r = lane_k;
-    if (largest <= zero) {
-      choice.kind = kZeroPivot;
-    } else if (!(akk >= alpha * size && akk >= u * below)) {
+    int place = k, lane_r = lane_k;
+    Choice<T> choice = {some ? kOnePivot : kZeroPivot, k};
+    if (some && !good) {
       choice.kind = kNoPivot;
+      const T best = summed ? size_x : T(0);
+      size = warp_largest(best);
+      place = first_place(best, size, at);
       if (place >= 0) {
+        per_size = reciprocal(size);
         lane_r = lane_at(at, place);
         y = pass_row(r, lane_r, s.row[1]);
-        const T size_y = size_of(y);
-        const bool other = live && at > k && at != place;
-        const T y_below = rows > width ? warp_largest(live && lane >= width ? size_y : T(0)) : T(0);
+        pick[0] = pivot, pick[1] = s.row[0][lane_r], pick[3] = s.row[1][lane_r], pick[4] = s.row[1][lane_k];
+        const T size_y = size_of(y), theirs = pick[3] * per_size, mine = pivot * per_size;
+        per_two = reciprocal(mine * theirs - T(1));
+        const bool other = behind && at != place;
         const T x_rest = warp_largest(other ? size_x : T(0)), y_next = warp_largest(other && lane < width ? size_y : T(0));
-        pick[1] = __shfl_sync(kFullMask, x, lane_r), pick[3] = __shfl_sync(kFullMask, y, lane_r);
-        pick[4] = __shfl_sync(kFullMask, y, lane_k);
+        T low = T(0), y_below = T(0);
+        if (rows > width) {
+          low = warp_largest(live && lane >= width ? size_x : T(0)), y_below = warp_largest(live && lane >= width ? size_y : T(0));
+        }
         rest_x = x_rest, rest_y = nan_max(y_next, y_below);
-        choice = choose(pick, k, place, size, below, y_below, x_rest, y_next, u, per_u);
+        choice = choose(pick, k, place, size, per_size, nan_max(size, low), y_below, x_rest, y_next, u, per_u);
       }
       if (choice.kind == kNoPivot && force) {
         choice.kind = kOnePivot, choice.place = k, forced = true;
         if (akk <= floor) {
-          pivot = pick[0] < T(0) ? -floor : floor;
+          pivot = pivot < T(0) ? -floor : floor;
+          per_pivot = reciprocal(pivot);
           ++perturbed;
           if (floor == T(0)) choice.kind = kZeroPivot;
         }
       }
     }
-    const bool taken = choice.kind == kOnePivot || choice.kind == kTwoPivot;
-    if (taken && largest <= doubt) ++doubtful;
+    if (doubted && (choice.kind == kOnePivot || choice.kind == kTwoPivot)) ++doubtful;
     if (choice.kind == kNoPivot) {
       --candidates;
       at = at == k ? candidates : at == candidates ? k : at;
+      lane_k = lane_at(at, k);
     } else if (choice.kind == kZeroPivot) {
       if (lane < rows) a[k * ld + lane] = T(0);
       put.zero(k, lane_k);
       if (failed < 0) failed = lane_k;
       ++zeros;
-      ++k;
+      lane_k = lane_at(at, ++k);
     } else if (choice.kind == kOnePivot) {
       const bool swapped = choice.place != k;
-      if (swapped) pivot = pick[3], at = at == k ? place : at == place ? k : at;
-      const T l = live && at > k ? (swapped ? y : x) * reciprocal(pivot) : T(0);
+      if (swapped) pivot = pick[3], per_pivot = reciprocal(pivot), at = at == k ? place : at == place ? k : at;
+      const T l = live && at > k ? (swapped ? y : x) * per_pivot : T(0);
       if (lane < rows) a[k * ld + lane] = l;
-      subtract_row(r, l, s.row[swapped ? 1 : 0]);
       put.one(k, pivot, swapped ? lane_r : lane_k, forced);
+      lane_k = lane_at(at, ++k);
+      subtract_row(r, l, s.row[swapped ? 1 : 0]);
       if (!(pivot - pivot == T(0))) ++strange;
       if (pivot > T(0)) ++positive;
-      ++k;
     } else {
-      const T off = pick[1], last = pick[3], per_off = reciprocal(off), p = pick[0] * per_off, q = last * per_off;
-      const T scale = per_off * reciprocal(p * q - T(1));
+      // size is that of the entry beside the diagonal
+      const T off = pick[1], last = pick[3], per_off = off < T(0) ? -per_size : per_size, p = pivot * per_off, q = last * per_off;
+      const T scale = per_off * per_two;
       at = at == k + 1 ? place : at == place ? k + 1 : at;
-      const bool behind = live && at > k + 1;
-      const T l0 = behind ? (q * x - y) * scale : T(0), l1 = behind ? (p * y - x) * scale : T(0);
+      const bool rest = live && at > k + 1;
+      const T l0 = rest ? (q * x - y) * scale : T(0), l1 = rest ? (p * y - x) * scale : T(0);
       if (lane < rows) a[k * ld + lane] = l0, a[(k + 1) * ld + lane] = l1;
-      subtract_row(r, l0, s.row[0]);
-      subtract_row(r, l1, s.row[1]);
       const T limit = size_of(p * q - T(1)) * size * per_u;
-      put.two(k, pick[0], off, last, lane_k, lane_r, TwoTest<T>{size_of(p), size_of(q), rest_x, rest_y, limit});
+      put.two(k, pivot, off, last, lane_k, lane_r, TwoTest<T>{size_of(p), size_of(q), rest_x, rest_y, limit});
+      lane_k = lane_at(at, k += 2);
+      subtract_rows(r, l0, s.row[0], l1, s.row[1]);
       ++twos;
-      if (!(scale - scale == T(0)) || !(pick[0] + last - (pick[0] + last) == T(0))) ++strange;
+      if (!(scale - scale == T(0)) || !(pivot + last - (pivot + last) == T(0))) ++strange;
       if (p * q < T(1)) ++positive;
-      else if (pick[0] > T(0)) positive += 2;
-      k += 2;
+      else if (pivot > T(0)) positive += 2;
     }
     __syncwarp();
     if (k >= candidates && k < width) {
