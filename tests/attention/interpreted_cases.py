@@ -9,12 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 from triton_reference import attend, seen
 
 from warpfront.attention import _triton_cache as caching
 from warpfront.attention import _triton_decode as decoding
 from warpfront.attention import _triton_prefill as prefilling
 from warpfront.attention._problem import AppendProblem, DecodeProblem, PrefillProblem
+from warpfront.attention._triton_number_kernels import exact_products
 
 # Twice the rounding of results of order one, and float32's own error over a few dozen terms.
 LIMIT = {"float32": 5e-6, "float16": 2e-3}
@@ -265,6 +268,42 @@ def test_decode_gives_a_sequence_the_same_bits_in_any_batch_and_capacity(splits)
     for i in range(3):
         assert torch.equal(run((i,), lengths[i])[0], together[i])
         assert torch.equal(run((2, i), 5000)[1], together[i])
+
+
+@triton.jit
+def exact_products_kernel(q, k, out, S: tl.constexpr):
+    columns = tl.arange(0, S.block_d)[None, :]
+    q_tile = tl.load(q + tl.arange(0, S.block_m)[:, None] * S.block_d + columns)
+    k_tile = tl.load(k + tl.arange(0, S.block_n)[:, None] * S.block_d + columns)
+    places = tl.arange(0, S.block_m)[:, None] * S.block_n + tl.arange(0, S.block_n)[None, :]
+    tl.store(out + places, exact_products(q_tile, k_tile, S))
+
+
+@pytest.mark.parametrize("d", [16, 96, 256])
+def test_float32_products_are_as_if_rounded_once(d):
+    spec = decoding.decode_spec(
+        DecodeProblem(1, 1, 16, 1, d, "float32", 16, 1, 1, 16), decoding.DecodeTile(16, 4, 1)
+    )
+    rng = np.random.default_rng(d)
+    q, k = (rng.standard_normal((16, spec.block_d)).astype(np.float32) for _ in range(2))
+    q[1] *= np.float32(1e-30)
+    q[2] = 0.0
+    k[3] *= 10.0 ** rng.integers(-20, 20, spec.block_d).astype(np.float32)
+    k[4] = np.abs(k[4])
+    q[5] = np.abs(q[5])
+    q[14, 3], k[14, 2], k[15, 7] = np.inf, -np.inf, np.nan
+    out = torch.empty((16, 16))
+    exact_products_kernel[(1,)](torch.from_numpy(q), torch.from_numpy(k), out, spec)
+    with np.errstate(invalid="ignore"):
+        exact = q.astype(np.float64) @ k.astype(np.float64).T
+    finite = np.isfinite(exact)
+    assert np.array_equal(out.numpy()[~finite], exact[~finite].astype(np.float32), equal_nan=True)
+    sizes = np.abs(q).max(1)[:, None] * np.abs(k).max(1)[None, :]
+    error, rounding = (
+        np.abs(out.numpy() - exact)[finite],
+        np.spacing(np.abs(exact[finite]).astype(np.float32)) / 2,
+    )
+    assert (error <= rounding + d * 2.0**-30 * sizes[finite]).all()
 
 
 # ------------------------------------------------------------------ merge, append, copies

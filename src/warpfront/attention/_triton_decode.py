@@ -125,7 +125,8 @@ def cut_of() -> tuple[int, int, int, int]:
 def decode_spec(problem: DecodeProblem, tile: DecodeTile) -> DecodeSpec:
     """Return the instantiation for a problem. The query rows of a key head share a tile of 16 to 64 rows."""
     rows = problem.q_len * problem.group
-    block_m = min(64, max(16, power_of_two(rows)))
+    # Of float32 no more than a tile's least: its products have three parts, and larger ones took 10 s to compile.
+    block_m = 16 if problem.dtype == "float32" else min(64, max(16, power_of_two(rows)))
     return DecodeSpec(
         block_m=block_m,
         block_n=tile.block_n,

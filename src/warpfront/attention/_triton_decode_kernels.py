@@ -20,6 +20,7 @@ from warpfront.attention._triton_number_kernels import (
     LN2,
     add_values,
     capped,
+    exact_products,
     fold,
     not_finite,
     of_kind,
@@ -70,11 +71,8 @@ def gather(pointer, pages, start, bounds, strides, S: tl.constexpr):
 def scores_of(q_tile, keys, start, bounds, at, window, scores, S: tl.constexpr):
     """Scores of a tile in base 2 (or products, where the exponent scales them), hidden keys -inf."""
     columns = start + tl.arange(0, S.block_n)
-    if S.precise and S.block_d > 16:  # chains of 16 sums: plain code on one query sums in a tree
-        parts: tl.constexpr = S.block_d // 16
-        q_parts = tl.permute(tl.reshape(q_tile, [S.block_m, parts, 16]), (1, 0, 2))
-        k_parts = tl.permute(tl.reshape(keys, [S.block_n, parts, 16]), (1, 2, 0))
-        product = tl.sum(tl.dot(q_parts, k_parts, input_precision=S.precision), 0)
+    if S.precise:
+        product = exact_products(q_tile, keys, S)
     else:
         product = tl.dot(q_tile, keys.T, input_precision=S.precision)
     if S.prescale:

@@ -87,6 +87,44 @@ def add_values(acc, weights, values, S: tl.constexpr):
 
 
 @triton.jit
+def high_part(x):
+    """Each element to 8 bits below its row's largest power of two; what is not finite, or nearly, stays as it is.
+
+    What would be 0 is 2^-126 of its sign: no sum on the grid notices, and infinity times it is infinity, as it must be.
+    """
+    largest = tl.max(tl.abs(x), 1).to(tl.int32, bitcast=True)
+    above = ((largest & 0x7F800000) + 0x00800000).to(tl.float32, bitcast=True)
+    grid = above * 49152.0  # 1.5 2^23 2^-8: an addition rounds to the grid
+    grid = tl.where(grid < float("inf"), grid, 0.0)[:, None]
+    high = (x + grid) - grid
+    least = tl.where(x > 0.0, 1.1754944e-38, tl.where(x < 0.0, -1.1754944e-38, 0.0))
+    return tl.where(high == 0.0, least, high)
+
+
+@triton.jit
+def chains(q, k, S: tl.constexpr):
+    """Products of rows of q and k in chains of 16 sums, which keep few operands in registers: then these, in their order."""
+    parts: tl.constexpr = S.block_d // 16
+    q_parts = tl.permute(tl.reshape(q, [S.block_m, parts, 16]), (1, 0, 2))
+    k_parts = tl.permute(tl.reshape(k, [S.block_n, parts, 16]), (1, 2, 0))
+    return tl.sum(tl.dot(q_parts, k_parts, input_precision=S.precision), 0)
+
+
+@triton.jit
+def exact_products(q, k, S: tl.constexpr):
+    """Products of rows of q and k, at most 256 long, as if rounded once.
+
+    Those of the high parts are whole numbers of a grid below 2^24: sums in any order are exact. The rest is smaller by 2^8,
+    and so is its error. Ozaki et al., Error-free transformations of matrix multiplication (2012).
+    """
+    q_high = high_part(q)
+    k_high = high_part(k)
+    rest = chains(q - q_high, k, S) + chains(q_high, k - k_high, S)
+    rest = tl.where(tl.abs(rest) < float("inf"), rest, 0.0)  # else the product is not finite either
+    return chains(q_high, k_high, S) + rest
+
+
+@triton.jit
 def of_kind(values, part):
     """Finite values as they are (part 0), or 1 for each positive infinity (1), negative one (2), NaN (3); else 0."""
     wide = values.to(tl.float32)
