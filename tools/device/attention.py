@@ -34,6 +34,9 @@ import attention_measure as measure  # noqa: E402
 import attention_time as times  # noqa: E402
 
 STARTED = perf_counter()
+# Every thread's stack after a minute, and the end of the test's process (of its worker, which is started anew) after two:
+# a wait for the device listens to no signal.
+NAMES_A_HANG = ("-o", "faulthandler_timeout=60", "--timeout", "120", "--timeout-method", "thread")
 
 
 def judge(job):
@@ -97,14 +100,17 @@ def start_checks(out, quick):
             python,
             "-m",
             "pytest",
-            "-q",
+            "-v",
             "-m",
             "cuda",
             "-W",
             "default",
             "-p",
             "no:cacheprovider",
-            *(("-n", "6") if find_spec("xdist") else ()),
+            "--durations",
+            "12",
+            *NAMES_A_HANG,
+            *(("-n", "8", "--dist", "worksteal") if find_spec("xdist") else ()),
             "tests/attention",
         ]
     }
