@@ -52,7 +52,7 @@ __device__ __noinline__ bool search_block(T* a, int ld, int width, const T* rule
   i32* stats = s.warp.stats;
   T r[kPanel];
   int at;
-  load_symmetric(r, a, ld, width);
+  load_rows(r, a, ld, width);
   PutShared<T, Threads> put = {&d, &s};
   pivot_in_registers(r, inverse, kPitch, width, width, rule, s.warp, at, put);
   __syncwarp();

@@ -19,6 +19,34 @@ struct alignas(16) WarpScratch {
   i32 stats[kStats];
 };
 
+// Row `lane` of the symmetric block of `size` rows at a, whose lower triangle stands in a square of ld - 4 rows, 16 or at
+// least 32; zero outside. Every lane loads from inside the square: loads that a condition guards wait for each other's branch.
+template <typename T>
+WF_DEVICE void load_rows(T (&r)[kPanel], const T* a, int ld, int size) {
+  const int lane = lane_id(), mask = ld < kPitch ? 15 : 31, row = lane & mask, count = lane < size ? size : 0;
+  const T *below = a + row, *beside = a + row * ld;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) {
+    const int col = k & mask;
+    const T v = *(col <= row ? below + col * ld : beside + col);
+    r[k] = k < count ? v : T(0);
+  }
+  __syncwarp();
+}
+
+// A front's contribution block to global memory; a row a lane, its column q stands in r[q + shift].
+template <typename T>
+WF_DEVICE void write_block(T* block, const T (&r)[kPanel], int rows, int width, int shift) {
+  const int lane = lane_id(), below = rows - width, mine = lane < rows ? lane - width : -1;
+  int at = packed_at(below, -shift) + mine;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) {
+    const int q = k - shift;
+    if (q >= 0 && mine >= q) block[at] = r[k];
+    at += below - q - 1;
+  }
+}
+
 // The row of lane `from` to all lanes, an entry each.
 template <typename T>
 WF_DEVICE T pass_row(const T (&r)[kPanel], int from, T* row) {
@@ -195,9 +223,9 @@ struct PutGlobal {
 // L in shared memory from the order of rows to that of pivots. r is overwritten.
 template <typename T>
 WF_DEVICE void order_columns(T (&r)[kPanel], T* a, int ld, int rows, int width, int at) {
-  const int lane = lane_id();
+  const int lane = lane_id(), mask = ld < kPitch ? 15 : 31;
   WF_UNROLL
-  for (int k = 0; k < kPanel; ++k) r[k] = k < width && lane < rows ? a[k * ld + lane] : T(0);
+  for (int k = 0; k < kPanel; ++k) r[k] = a[(k & mask) * ld + (lane & mask)];
   __syncwarp();
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k)

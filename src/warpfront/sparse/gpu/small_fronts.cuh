@@ -143,19 +143,17 @@ WF_DEVICE void write_out(const T* a, int ld, const Front& f, const Target<T>& to
 template <bool Indefinite, typename T>
 WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const T* rule, T* columns, const Target<T>& to,
                                       u32* cell) {
-  const int lane = lane_id(), below = f.rows - f.width;
-  const bool inside = lane < f.rows, stored = lane < f.ld;
+  const int lane = lane_id();
+  const bool stored = lane < f.ld;
   T r[kPanel], d = T(1);
-  load_symmetric(r, a, ld, f.rows);
+  load_rows(r, a, ld, f.rows);
   const int bad = eliminate_direct<Indefinite, false>(r, f.rows, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
                                                Indefinite ? rule[kThreshold] : T(0), [&](int j, T pivot, T l, T y) {
                                                  if (lane == j) d = pivot;
                                                  if (stored) to.panel[j * f.ld + lane] = lane > j ? l : y;
                                                });
   if (Indefinite && bad >= 0) return false;
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k)
-    if (inside && k < below && lane - f.width >= k) to.block[packed_at(below, k) + lane - f.width] = r[k];
+  write_block(to.block, r, f.rows, f.width, 0);
   tell<kWarp>(cell);
   if (lane < f.width) {
     to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
@@ -169,15 +167,13 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
 // The same with interchanges; L and its inverse pass through the front's shared memory.
 template <typename T>
 __device__ __noinline__ void pivot_warp_front(T* a, int ld, Front f, const T* rule, WarpScratch<T>& s, Target<T> to, u32* cell) {
-  const int lane = lane_id(), below = f.rows - f.width;
+  const int lane = lane_id();
   T r[kPanel];
   int at;
-  load_symmetric(r, a, ld, f.rows);
+  load_rows(r, a, ld, f.rows);
   PutGlobal<T> put = {to.diagonal, to.pivots};
   pivot_in_registers(r, a, ld, f.rows, f.width, rule, s, at, put);
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k)
-    if (k >= f.width && lane >= k && lane < f.rows) to.block[packed_at(below, k - f.width) + lane - f.width] = r[k];
+  write_block(to.block, r, f.rows, f.width, f.width);
   tell<kWarp>(cell);
   order_columns(r, a, ld, f.rows, f.width, at);
   invert_unit(a, ld, f.width);
