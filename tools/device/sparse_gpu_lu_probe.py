@@ -66,7 +66,8 @@ PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
             f"    {FIRST}stamp(blockIdx.x, 11 + 4 * p);\n",
             True,
         ),
-        ("  load_strip(x);\n", f"  {FIRST}stamp(blockIdx.x, 0);\n", False),
+        ("  x.written = ", f"  {FIRST}stamp(blockIdx.x, 0);\n", False),
+        ("  else load_strip(x);\n", f"  __syncthreads();\n  {FIRST}stamp(blockIdx.x, 3);\n", True),
         ("  const LuRule<T> tolerances", f"  {FIRST}stamp(blockIdx.x, 1);\n", False),
         ("  if (!taken) return false;\n", f"  {FIRST}stamp(blockIdx.x, 2);\n", True),
     ),
@@ -187,12 +188,12 @@ def front_lines(t, solver, kernel):
 
 
 def strip_lines(t, blocks):
-    """For each strip: begun, at its own block, eliminated | each panel before it: seen, loaded, formed, updated."""
+    """For each strip: begun, loaded, at its own block, eliminated | each panel before it: seen, loaded, formed, updated."""
     lines = []
     for b in range(min(blocks, 34)):
         before = t[b, 8:64]
         shown = " ".join(f"{v:.1f}" for v in before if np.isfinite(v))
-        lines.append(f"strip {b:3d}: {t[b, 0]:.1f} {t[b, 1]:.1f} {t[b, 2]:.1f} | {shown}")
+        lines.append(f"strip {b:3d}: {t[b, 0]:.1f} {t[b, 3]:.1f} {t[b, 1]:.1f} {t[b, 2]:.1f} | {shown}")
     return lines
 
 

@@ -162,7 +162,8 @@ KERNELS = {
         "lu_assemble.cu", "lu_assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
     ),
     "lu_strips": _spec(
-        "lu_strips.cu", "lu_eliminate_strips<{T}>", "items fronts rule panels diagonal pivots work flags stats"
+        "lu_strips.cu", "lu_eliminate_strips<{T}>",
+        "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
     ),
     "lu_update": _spec(
         "lu_tiles.cu", f"lu_update_tiles<{{T}}, false, {STAGES}>", "items fronts children maps panels blocks diagonal"

@@ -187,23 +187,26 @@ class _Launches:
         return found
 
     def wide_fronts(self, group: list[int], after: set[int], level: int) -> int:
-        """Assembly, then chunk by chunk strips and the update behind them, then contribution blocks."""
-        fronts = self.fronts
-        items: Rows = [item for s in group for item in self.assembly_items(s)]
-        last = self.add("lu_assemble", 128, 0, items, after, level)
+        """Assembly (by the strips where one chunk does), chunk by chunk strips and the update behind them, blocks."""
+        fronts, before = self.fronts, after
         widest, tile = int(fronts["width"][group].max()), TILE_BYTES * self.itemsize
+        if widest > self.chunk:
+            items: Rows = [item for s in group for item in self.assembly_items(s)]
+            before = {self.add("lu_assemble", 128, 0, items, after, level)}
         # One chunk where it does; beyond that, narrower ones leave more of the work to tiles.
         chunk = self.chunk if widest <= self.chunk else max(TILE, self.chunk // 2)
         for begin in range(0, widest, chunk):
             live = [s for s in group if fronts["width"][s] > begin]
             end = begin + chunk
             shared = strip_bytes(min(chunk, widest - begin), self.itemsize)
-            last = self.add("lu_strips", 256, shared, self.strip_items(live, begin, chunk), {last}, level)
+            last = self.add("lu_strips", 256, shared, self.strip_items(live, begin, chunk), before, level)
+            before = {last}
             items = [
                 item for s in live for item in self.tile_items(s, end, int(fronts["width"][s]), begin, end)
             ]
             if items:
-                last = self.add("lu_update", 128, tile, items, {last}, level)
+                last = self.add("lu_update", 128, tile, items, before, level)
+                before = {last}
         items = []
         for s in group:
             width, rows = int(fronts["width"][s]), int(fronts["rows"][s])
@@ -233,7 +236,11 @@ class _Launches:
         return items
 
     def strip_items(self, live: list[int], begin: int, chunk: int) -> Rows:
-        """Strips with a panel first, by panel; the upper side's before the lower one's, which waits for it."""
+        """Strips with a panel first, by panel; the upper side's before the lower one's, which waits for it.
+
+        Rows behind them are cut at multiples of 32, as the children's ranges are.
+        """
+        alone = 2 * int(begin == 0 and all(self.fronts["width"][s] <= chunk for s in live))
         diagonal: list[tuple[int, int, tuple[int, ...]]] = []
         rest: Rows = []
         for s in live:
@@ -243,11 +250,12 @@ class _Launches:
             for i in range(blocks):
                 row = begin + i * PANEL
                 for side in (1, 0) if i else (0,):
-                    item = (s, min(end, row + PANEL), row, begin, end, blocks, side, i)
+                    item = (s, min(end, row + PANEL), row, begin, end, blocks, alone + side, i)
                     diagonal.append((i, 1 - side, item))
             rest += [
-                (s, min(rows, row + PANEL), row, begin, end, blocks, side, blocks)
-                for row in range(end, rows, PANEL)
+                (s, min(rows, (row // PANEL + 1) * PANEL), row, begin, end, blocks, alone + side, blocks)
+                for row in (end, *range((end // PANEL + 1) * PANEL, rows, PANEL))
+                if row < rows
                 for side in (1, 0)
             ]
         return [item for *_, item in sorted(diagonal)] + rest

@@ -1,7 +1,7 @@
 // LU of a chunk of columns of the wide fronts of one level: dataflow between strips of 32 rows of either half.
 //
-// A half is what lu_front.cuh calls so: side 0 the lower triangle, side 1 the upper one transposed; an item names its side in
-// `e1`. What strips.cu says about chunks and blocks holds for either side.
+// A half is what lu_front.cuh calls so: side 0 the lower triangle, side 1 the upper one transposed; an item's `e1`
+// is its side, and 2 where the strip assembles its rows itself (fronts of one chunk). What strips.cu says about chunks and blocks holds for either side.
 // One block of 256 threads owns 32 rows of one side and all columns of a chunk in shared memory. The lower strip of a panel
 // also owns its diagonal block, eliminated in place by four warps (lu_direct.cuh); where a pivot is refused, one warp searches and
 // inverts L, and a second one inverts U a row behind.
@@ -16,10 +16,10 @@
 // announced and read | neighbours' rows landed | multiplied, before the next load overwrites them. Of a diagonal block:
 // loaded | each row of U, between its writer and the two warps that read it | inverses published, before they are announced.
 #include "lu_direct.cuh"
+#include "lu_strip.cuh"
 
 using namespace wf;
 
-constexpr int kStripThreads = 256, kBlockSize = kPanel * kPitch, kNeighbours = 4;
 constexpr int kHalf = kPanel * kPanel, kPublished = 2 * kHalf + kPanel;  // V, P^T W, both transposed; reciprocals of D
 
 template <typename T>
@@ -27,16 +27,6 @@ struct alignas(16) LuBlock {
   T upper[kPanel * kPitch];  // rows of U, each from its diagonal on
   T reciprocal[kPanel];
   i32 order[kPanel];
-};
-
-template <typename T>
-struct Strip {
-  Item item;
-  Front f;
-  T *s, *m, *near, *panel;
-  const T *others, *published;
-  u32 *block_done, *mine_done, *others_done, base;
-  int columns, owned;
 };
 
 // Rows of a panel: S_p M, 16 rows x 8 columns a warp; as they are to S, divided by the pivots to the panel.
@@ -51,7 +41,7 @@ WF_DEVICE void form_rows(const Strip<T>& x, int p, const T* reciprocals) {
   for (int e = 0; e < 4; ++e) {
     const int i = i0 + tile_row(e), n = n0 + tile_col(e), col = p * kPanel + n, row = x.item.row + i;
     rows[n * kPitch + i] = acc[0][e];
-    if (row < x.item.last && col < x.columns)
+    if (row < x.written && col < x.columns)
       x.panel[static_cast<i64>(x.item.col + col) * x.f.ld + row] = acc[0][e] * reciprocals[n];
   }
 }
@@ -206,15 +196,17 @@ WF_DEVICE void load_strip(const Strip<T>& x) {
 
 template <typename T>
 __global__ void __launch_bounds__(kStripThreads, 1)
-    lu_eliminate_strips(const Item* items, const Front* fronts, const T* rule, T* panels, T* diagonal, i32* pivots,
+    lu_eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
+                        const T* values, const T* blocks_of_children, const T* rule, T* panels, T* diagonal, i32* pivots,
                         T* published, u32* flags, i32* stats) {
   WF_DYNAMIC_SHARED(memory);
   __shared__ LuBlock<T> scratch;
   __shared__ T reciprocals[kPanel];
+  __shared__ Piece pieces[kPieces];
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
   Strip<T> x;
   x.item = items[blockIdx.x], x.f = fronts[x.item.front];
-  const int blocks = x.item.e0, index = x.item.index, side = x.item.e1, first = x.item.col / kPanel;
+  const int blocks = x.item.e0, index = x.item.index, side = x.item.e1 % 2, first = x.item.col / kPanel;
   const int all = (x.f.width + kPanel - 1) / kPanel;
   x.m = reinterpret_cast<T*>(memory), x.near = x.m + kBlockSize, x.s = x.near + kNeighbours * kBlockSize;
   x.panel = panels + side_panel(x.f, side), x.others = panels + side_panel(x.f, 1 - side);
@@ -223,7 +215,9 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   x.mine_done = flags + x.f.flag + (1 + side) * all + first, x.others_done = flags + x.f.flag + (2 - side) * all + first;
   x.base = 64 * flags[0], x.columns = x.item.end - x.item.col;
   x.owned = side == 0 ? min_of(index, blocks - 1) : min_of(index, blocks) - 1;
-  load_strip(x);
+  x.written = x.item.last == x.f.rows ? x.f.ld : x.item.last;
+  if (x.item.e1 >= 2) assemble_strip<T>(x, {children, entries, maps, values, blocks_of_children}, pieces, side, side == 0 && index < blocks);
+  else load_strip(x);
   for (int p = 0; p < index && p < blocks; ++p) {
     if (thread == 0) signal_wait(x.block_done + p, x.base + 1);
     __syncthreads();
