@@ -38,26 +38,29 @@ WF_DEVICE void list_strip_pieces(const Strip<T>& x, const StripSources<T>& from,
                          0, min_of(end, range[(held + kPanel - 1) / kPanel]), 0};
 }
 
-// Adds a triangle of a child's block to the strip. Across: the other half's, which fills the diagonal block above its diagonal.
-template <bool Across, typename T>
-WF_DEVICE void add_piece(const Strip<T>& x, const i32* map, const T* block, const Piece& piece, int ca, int rows) {
-  constexpr int kGroups = kStripThreads / kWarp, kBatch = 16;
-  const int lane = threadIdx.x % kWarp, group = threadIdx.x / kWarp;
-  const int i = piece.ra + lane, row = i < piece.rb ? map[i] - x.item.row : -1;
+// Adds a child's part to the strip. `across`: the other half's, which fills the diagonal block above its diagonal.
+template <typename T>
+WF_DEVICE void add_piece(const Strip<T>& x, const i32* map, const T* block, const Piece& piece, int rows, bool across) {
+  constexpr int kGroups = kStripThreads / kWarp, kBatch = 8;
+  const int lane = threadIdx.x % kWarp, group = threadIdx.x / kWarp, row0 = x.item.row;
+  const int i = piece.ra + lane, row = i < piece.rb ? map[i] - row0 : -1, apart = across ? 1 : 0;
+  const int pitch = across ? 1 : kPitch;
+  T* target = x.s + (across ? (row0 + row) * kPitch - row0 : row);
   const bool live = row >= 0 && row < rows;
-  for (int base = ca + group; base < piece.cb; base += kGroups * kBatch) {
+  WF_UNROLL_N(1)
+  for (int base = (across ? piece.ra : 0) + group; base < piece.cb; base += kGroups * kBatch) {
     T v[kBatch];
     int into[kBatch];
     WF_UNROLL
     for (int q = 0; q < kBatch; ++q) {
       const int j = base + q * kGroups;
-      const bool inside = live && j < piece.cb && (Across ? i > j : i >= j);
+      const bool inside = live && j < piece.cb && i - j >= apart;
       into[q] = inside ? map[j] : x.columns;
       v[q] = inside ? block[packed_at(piece.below, j) + i] : T(0);
     }
     WF_UNROLL
     for (int q = 0; q < kBatch; ++q)
-      if (into[q] < x.columns) x.s[Across ? (x.item.row + row) * kPitch + into[q] - x.item.row : into[q] * kPitch + row] += v[q];
+      if (into[q] < x.columns) target[into[q] * pitch] += v[q];
   }
 }
 
@@ -87,8 +90,9 @@ WF_DEVICE void assemble_strip(const Strip<T>& x, const StripSources<T>& from, Pi
     const Piece piece = pieces[at];
     if (piece.ra == piece.rb || piece.cb == 0) continue;
     const i32* map = from.maps + piece.map;
-    add_piece<false>(x, map, from.blocks + piece.block, piece, 0, rows);
-    if (diagonal) add_piece<true>(x, map, from.blocks + upper_block(piece.block, piece.below), piece, piece.ra, rows);
+    WF_UNROLL_N(1)
+    for (int half = 0; half <= static_cast<int>(diagonal); ++half)
+      add_piece(x, map, from.blocks + (half == 0 ? piece.block : upper_block(piece.block, piece.below)), piece, rows, half != 0);
     __syncthreads();
   }
 }
