@@ -45,46 +45,63 @@ WF_DEVICE void fetch_chunk(Chunk& to, const GatherLists<T>& lists, int chunk, bo
   }
 }
 
-// Sums a chunk's elements into the front; what is unfinished stays in `sum`. The list of chunk `next` is fetched meanwhile.
+// The values of a chunk's sources. One load a slot, whichever array it is from: a branch between two would divide the warp.
 template <typename T>
-WF_DEVICE void add_chunk(T* front, Chunk& chunk, T& sum, const T* base, const GatherLists<T>& lists, int next, bool wanted) {
-  T v[kSlots];
+WF_DEVICE void load_chunk(T (&v)[kSlots], const Chunk& chunk, const T* base, const GatherLists<T>& lists) {
   WF_UNROLL
   for (int q = 0; q < kSlots; ++q) {
     const i32 from = chunk.source[q];
-    v[q] = from >= 0 ? base[from] : from == kNothing ? T(0) : lists.values[-2 - from];
-  }
-  place_t place[kSlots];
-  WF_UNROLL
-  for (int q = 0; q < kSlots; ++q) place[q] = chunk.place[q];
-  fetch_chunk(chunk, lists, next, wanted);
-  WF_UNROLL
-  for (int q = 0; q < kSlots; ++q) {
-    sum += v[q];
-    if (place[q] != kNowhere) front[place[q]] = sum, sum = T(0);
+    const T* array = from >= 0 ? base : lists.values;
+    const i32 at = from >= 0 ? from : -2 - from;
+    v[q] = T(0);
+    if (from != kNothing) v[q] = array[at];
   }
 }
 
 // Fills a front's square of `words` words. Barriers: zeroed (`ready`, behind which the children's blocks may be read; a
 // barrier of the team) | elements written; the caller's follows.
+// A warp takes its share of the chunks of short elements; the last one takes all long ones instead, where there are any. Two chunks' lists
+// are fetched before `ready`; after it a chunk's values are under way while those of the chunk before are summed.
 // Not `real`: the square stays zero and no source is read, but every instruction is passed (factor_tree.cu rehearses).
 template <int Threads, typename T, typename Ready>
 WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& lists, const Ready& ready, bool real = true) {
   constexpr int kWarps = Threads / kWarp;
   const int rank = team_rank<Threads>(), warp = rank / kWarp;
-  Gather g = lists.gathers[s];
-  if (!real) g.longs = g.first + kWarps, g.last = g.longs + 1;
+  const Gather g = lists.gathers[s];
   const T* base = lists.blocks + g.base;
+  int c = g.first, step = 1, end = g.last;
+  if constexpr (kWarps > 1) {
+    const int takers = g.longs < g.last ? kWarps - 1 : kWarps;
+    if (warp < takers) c += warp, step = takers, end = g.longs;
+    else c = g.longs;
+  }
+  if (!real) end = c + 2 * step;
   Chunk chunk;
-  int c = g.first + warp;
-  fetch_chunk(chunk, lists, c, real && c < g.longs);
+  place_t place[kSlots];
+  T v[kSlots], sum = T(0);
+  fetch_chunk(chunk, lists, c, real && c < end);
+  const Chunk first = chunk;
+  fetch_chunk(chunk, lists, c + step, real && c + step < end);
   for (int e = rank; e < words; e += Threads) front[e] = T(0);
   ready();
-  T sum = T(0);
-  for (; c < g.longs; c += kWarps) add_chunk(front, chunk, sum, base, lists, c + kWarps, c + kWarps < g.longs);
-  if (warp != kWarps - 1 || g.longs == g.last) return;
-  fetch_chunk(chunk, lists, g.longs, real);
-  for (c = g.longs; c < g.last; ++c) add_chunk(front, chunk, sum, base, lists, c + 1, c + 1 < g.last);
+  load_chunk(v, first, base, lists);
+  WF_UNROLL
+  for (int q = 0; q < kSlots; ++q) place[q] = first.place[q];
+  WF_UNROLL_N(1)
+  for (; c < end; c += step) {
+    T next[kSlots];
+    place_t next_place[kSlots];
+    load_chunk(next, chunk, base, lists);
+    WF_UNROLL
+    for (int q = 0; q < kSlots; ++q) next_place[q] = chunk.place[q];
+    fetch_chunk(chunk, lists, c + 2 * step, real && c + 2 * step < end);
+    WF_UNROLL
+    for (int q = 0; q < kSlots; ++q) {
+      sum += v[q];
+      if (place[q] != kNowhere) front[place[q]] = sum, sum = T(0);
+      v[q] = next[q], place[q] = next_place[q];
+    }
+  }
 }
 
 }  // namespace wf
