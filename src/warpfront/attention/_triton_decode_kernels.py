@@ -186,8 +186,8 @@ def decode_kernel(q, k, v, table, lengths, out, lse, steps, sizes, scores, S: tl
             tl.store(lse + rows_lse, value, mask=live)
     if S.q_len > 1:  # noqa: SIM102 - the one is known to the compiler, the other is not
         if tl.max(tl.max(((acc != acc) & inside).to(tl.int32), 1), 0) > 0:
-            tl.debug_barrier()  # what was written need not be by the same lanes
             for kind in tl.range(0, 4):
+                tl.debug_barrier()  # what was written so far need not be by the same lanes
                 acc, _, _ = walk_pages(q_tile, arrays, bounds, at, window, strides, scores, kind, True, S)
                 if kind == 0:
                     result = tl.where(empty[:, None], 0.0, quotient(acc, under[:, None], S))

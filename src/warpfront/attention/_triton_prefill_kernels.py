@@ -228,13 +228,14 @@ def tile_of(out, rows, length, strides, S: tl.constexpr):
 @triton.jit
 def contained(q_tile, arrays, where, rows, bounds, lens, strides, scores, total, out, S: tl.constexpr):
     """Compute a tile that values which are not finite have spoilt, and write it: results, then what is not finite."""
-    tl.debug_barrier()  # what the tile's first results were written by need not be the same lanes
     places, inside = tile_of(out, rows, lens[0], strides[3], S)
+    tl.debug_barrier()
     acc, sums = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, 0, True, S)
     if not S.repair:
         sums = total
     tl.store(places, divided(acc, sums, S).to(out.dtype.element_ty), mask=inside)
     for part in tl.range(1, 4):
+        tl.debug_barrier()  # what was written so far need not be by the same lanes
         acc, _ = careful(q_tile, arrays, where, rows, bounds, lens, strides, scores, part, False, S)
         some = inside & (acc != 0.0)
         before = tl.load(places, mask=some, other=0.0)
