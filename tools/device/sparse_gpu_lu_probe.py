@@ -59,8 +59,8 @@ PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
             f"    {FIRST}stamp(blockIdx.x, 8 + 4 * p);\n",
             True,
         ),
-        ("    form_rows(x, p, reciprocals);\n", f"    {FIRST}stamp(blockIdx.x, 9 + 4 * p);\n", False),
-        ("reciprocals);\n    __syncthreads();\n", f"    {FIRST}stamp(blockIdx.x, 10 + 4 * p);\n", True),
+        ("    form_rows(x, p, reciprocals, both);\n", f"    {FIRST}stamp(blockIdx.x, 9 + 4 * p);\n", False),
+        ("reciprocals, both);\n    __syncthreads();\n", f"    {FIRST}stamp(blockIdx.x, 10 + 4 * p);\n", True),
         (
             "x.owned - q + 1));\n",
             f"    {FIRST}stamp(blockIdx.x, 11 + 4 * p);\n",

@@ -5,8 +5,8 @@
 // first, its rows of D U from the second, and the same lines advance the inverses. No value is held back for an interchange:
 // where an entry is refused the block still stands where it stood, and what was written is of no use.
 // The two copies of the block round differently; L is taken from one, U from the other, pivots from the first.
-// A barrier a step: lines stored | read. Lines alternate, so it also separates a step's reads from the next but one step's
-// stores; the first warp's verdict alternates as well, and is read a step later.
+// A barrier of the four warps a step: lines stored | read. Lines alternate, so it also separates a step's reads from the next
+// but one step's stores; the first warp's verdict alternates as well, and is read a step later.
 // The rule takes a diagonal entry of at least a share of its column's largest without looking at another one (lu_front.cuh). In a
 // front, the rows below say so once they are formed: |L| <= 1 / share is the same question.
 #pragma once
@@ -21,7 +21,7 @@ template <typename T>
 struct alignas(16) LuDirect {
   T line[2][4 * kLine];  // two columns of L D, two rows of D U
   T reciprocal[kPanel];
-  i32 refused[2];
+  i32 refused[2], verdict;
 };
 
 // Where a block goes: L with its inverse, U transposed with its, leading dimension ld; pivots at 2k of `diagonal`.
@@ -52,6 +52,15 @@ WF_DEVICE bool lu_passes(T pivot, T size, bool rest, T sure, T share) {
   return own > sure && own - own == T(0) && (!rest || share * size <= own);
 }
 
+// A barrier of the first four warps of a block.
+WF_DEVICE void four_warps_sync() {
+#ifdef WARPFRONT_SIMT
+  simt::barrier_sync(1, 4 * kWarp);
+#else
+  asm volatile("barrier.sync 1, 128;" ::: "memory");
+#endif
+}
+
 // The whole block of at least 128 threads: `size` pivots of `block` (leading dimension pitch, 16-byte aligned, left as it is).
 // inverse(role, k, v) takes v, element (lane, k) of the inverse of U (role 2) or (k, lane) of that of L (role 3). False: a
 // pivot was refused. Ends behind a barrier.
@@ -69,16 +78,15 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
   }
   if (role < 4) {
     s.line[0][role * kLine + kPanel + lane] = s.line[1][role * kLine + kPanel + lane] = T(0);
-    if (role == 0 && lane == 0) s.refused[1] = 0;
+    if (role == 0 && lane == 0) s.refused[1] = s.verdict = 0;
   }
   T* const target = role == 0 || role == 3 ? to.lower : to.upper;
   WF_UNROLL_N(1)
-  for (int j = 0; j < size; j += 2) {
+  for (int j = 0; role < 4 && j < size; j += 2) {
     T* here = s.line[j / 2 % 2];
     if (role < 2) here[2 * role * kLine + lane] = v[0], here[(2 * role + 1) * kLine + lane] = v[1];
-    __syncthreads();
-    if (s.refused[(j / 2 + 1) % 2] != 0) return false;
-    if (role >= 4) continue;
+    four_warps_sync();
+    if (s.refused[(j / 2 + 1) % 2] != 0) break;
     const T *mine = here + role % 2 * 2 * kLine + j, *theirs = here + (1 - role % 2) * 2 * kLine + j;
     const T p0 = here[j], p1 = here[kLine + j + 1], side = theirs[1], cross = mine[1];
     const T i0 = reciprocal(p0);
@@ -90,6 +98,7 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
                         (j + 1 == size || lu_passes(next.d, lu_size(below), lane > j + 1, sure, share));
       const bool all = __all_sync(kFullMask, fine);
       if (lane == 0) s.refused[j / 2 % 2] = !all;
+      if (lane == 0 && !all) s.verdict = 1;
     }
     const T e0 = role < 2 ? l0 : v[0], e1 = role < 2 ? l1 : below;
     T* column = target + j * to.ld;
@@ -109,7 +118,7 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
     if (lane < size) to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
   }
   __syncthreads();
-  return s.refused[((size - 1) / 2) % 2] == 0;
+  return s.verdict == 0;
 }
 
 // acc += S M for 16 rows: element (i, p) of S at s[i * di + p * dp]; M unit upper triangular of order `count`, its element

@@ -17,7 +17,7 @@ from warpfront.sparse.gpu.tree import WARPS, TreePlan
 __all__ = ["CLASSES", "LuPlan", "make_lu_plan", "tree_bytes", "upper_fronts"]
 
 CLASSES = ((32, 32), (64, 128), (160, 256))  # rows of a front up to which a class goes, and its threads
-GENERAL = Kind(halves=2, published=2 * PANEL * PANEL + PANEL, flags=3)
+GENERAL = Kind(halves=2, published=3 * PANEL * PANEL + PANEL, flags=4)
 TILE_BYTES = 2 * 2 * 32 * 68  # of a value's bytes: dynamic shared memory of a tile
 OWN_BYTES = 22528  # shared memory that is left beside a front for the kernel's own
 TREE_SCRATCH = (17952, 11008)  # bytes beside a front: a block's, a warp's (lu_tree.cu)
@@ -35,7 +35,7 @@ class LuPlan:
         Of the upper half, the slot's complement with row and column exchanged: every entry lies in a lower triangle.
     fronts : record array
         Panels and contribution blocks have room for both halves, one behind the other (``lu_front.cuh``); ``unused`` is
-        the order of the matrix; a wide front has three flags a panel.
+        the order of the matrix; a wide front has four flags a panel.
     gathers, sources, places : record array, int32, uint16
         Lists by which small fronts are assembled, of both halves (``gather.cuh``).
     row_lists, row_list_sources : record array, int32

@@ -11,7 +11,10 @@
 // announces its rows, and updates its columns behind with the rows of the other side's strips there. Rows of one side wait for
 // rows of the other with a smaller index, and the diagonal block's strip for its own other side, which comes just before it:
 // blocks start in the order in which they are waited for. Pivots are sought in the 32 rows of the diagonal block.
-// Flags of a front: a word a diagonal block, a word a strip of side 0, a word a strip of side 1; epochs as in strips.cu.
+// The chain goes from a diagonal block to the next one's lower strip, which needs its other side's rows of the last panel. It
+// forms those itself, from what the other side held before that panel and published in time: one hand-over less.
+// Flags of a front: a word a diagonal block, a word a strip of side 0, a word a strip of side 1, a word for what a strip of side 1
+// published; epochs as in strips.cu.
 // Barriers of a panel: published block landed | rows formed, before S_p is overwritten | rows stored, before they are
 // announced and read | neighbours' rows landed | multiplied, before the next load overwrites them. Of a diagonal block:
 // loaded | each row of U, between its writer and the two warps that read it | inverses published, before they are announced.
@@ -20,7 +23,8 @@
 
 using namespace wf;
 
-constexpr int kHalf = kPanel * kPanel, kPublished = 2 * kHalf + kPanel;  // V, P^T W, both transposed; reciprocals of D
+constexpr int kHalf = kPanel * kPanel, kHeld = 2 * kHalf + kPanel, kPublished = kHeld + kHalf;
+// published: V, P^T W, both transposed; reciprocals of D; what the block's other side held before the last panel
 
 template <typename T>
 struct alignas(16) LuBlock {
@@ -29,18 +33,22 @@ struct alignas(16) LuBlock {
   i32 order[kPanel];
 };
 
-// Rows of a panel: S_p M, 16 rows x 8 columns a warp; as they are to S, divided by the pivots to the panel.
+// Rows of a panel: S_p M, 16 rows x 8 columns a warp; as they are to S, divided by the pivots to the panel. Both: the other
+// side's as well, of `near`, by its M behind that; divided to `near`.
 template <typename T>
-WF_DEVICE void form_rows(const Strip<T>& x, int p, const T* reciprocals) {
+WF_DEVICE void form_rows(const Strip<T>& x, int p, const T* reciprocals, bool both) {
   const int warp = threadIdx.x / kWarp, i0 = warp % 2 * 16, n0 = warp / 2 * 8;
   T* rows = x.s + p * kBlockSize;
   T acc[1][4] = {};
   multiply_plain(acc, rows + i0, x.m + n0, kPitch);
+  T other[1][4] = {};
+  if (both) multiply_plain(other, x.near + i0, x.near + kBlockSize + n0, kPitch);
   __syncthreads();
   WF_UNROLL
   for (int e = 0; e < 4; ++e) {
     const int i = i0 + tile_row(e), n = n0 + tile_col(e), col = p * kPanel + n, row = x.item.row + i;
     rows[n * kPitch + i] = acc[0][e];
+    if (both) x.near[n * kPitch + i] = other[0][e] * reciprocals[n];
     if (row < x.written && col < x.columns)
       x.panel[static_cast<i64>(x.item.col + col) * x.f.ld + row] = acc[0][e] * reciprocals[n];
   }
@@ -73,6 +81,43 @@ WF_DEVICE void update_columns(const Strip<T>& x, int p, int q0, int count) {
       for (int e = 0; e < 4; ++e) target[(8 * n + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[n][e];
   }
   __syncthreads();
+}
+
+// The strip's own diagonal block behind panel p, whose rows of the other side are in `near`; 16 rows x 8 columns a warp.
+template <typename T>
+WF_DEVICE void update_block(const Strip<T>& x, int p) {
+  const int warp = threadIdx.x / kWarp, i0 = warp % 2 * 16, n0 = warp / 2 * 8;
+  T* target = x.s + x.item.index * kBlockSize;
+  T acc[1][4] = {};
+  multiply_plain(acc, x.s + p * kBlockSize + i0, x.near + n0, kPitch);
+  WF_UNROLL
+  for (int e = 0; e < 4; ++e) target[(n0 + tile_col(e)) * kPitch + i0 + tile_row(e)] -= acc[0][e];
+}
+
+// Copies a block of 32 x 32 that lies closely packed in global memory to shared memory.
+template <typename T>
+WF_DEVICE void fetch_block(T* to, const T* from, bool transposed) {
+  const int lane = lane_id(), warp = threadIdx.x / kWarp;
+  WF_UNROLL
+  for (int k = warp; k < kPanel; k += kStripThreads / kWarp)
+    to[transposed ? lane * kPitch + k : k * kPitch + lane] = from[k * kPanel + lane];
+}
+
+// The last panel before a diagonal block: the other side publishes what it holds of it, the block's own strip fetches that.
+// Barriers: held | stored, before it is announced; announced | read.
+template <typename T>
+WF_DEVICE void share_held(const Strip<T>& x, int p, int side, T* held, u32* held_done) {
+  const int lane = lane_id(), warp = threadIdx.x / kWarp;
+  if (side == 0 && threadIdx.x == 0) signal_wait(held_done, x.base + 1);
+  __syncthreads();
+  if (side == 0) {
+    fetch_block(x.near, held, false);
+    return;
+  }
+  for (int k = warp; k < kPanel; k += kStripThreads / kWarp)
+    held[k * kPanel + lane] = x.s[p * kBlockSize + k * kPitch + lane];
+  __syncthreads();
+  if (threadIdx.x == 0) signal_set(held_done, x.base + 1);
 }
 
 // One row of U further in the inverse of U transposed and scaled, one warp; lane c holds what is left of column c in y.
@@ -219,21 +264,26 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   if (x.item.e1 >= 2) assemble_strip<T>(x, {children, entries, maps, values, blocks_of_children}, pieces, side, side == 0 && index < blocks);
   else load_strip(x);
   for (int p = 0; p < index && p < blocks; ++p) {
+    const bool last = index < blocks && p + 1 == index, both = last && side == 0;
+    if (last)
+      share_held(x, p, side, work + static_cast<i64>(index) * kPublished + kHeld, flags + x.f.flag + 3 * all + first + index);
     if (thread == 0) signal_wait(x.block_done + p, x.base + 1);
     __syncthreads();
     const T* from = work + static_cast<i64>(p) * kPublished;
-    WF_UNROLL
-    for (int k = 0; k < kPanel; k += kStripThreads / kWarp)
-      x.m[lane * kPitch + k + warp] = from[side * kHalf + (k + warp) * kPanel + lane];  // published transposed
+    fetch_block(x.m, from + side * kHalf, true);
+    if (both) fetch_block(x.near + kBlockSize, from + kHalf, true);
     if (warp == 0) reciprocals[lane] = from[2 * kHalf + lane];
     __syncthreads();
-    form_rows(x, p, reciprocals);
+    form_rows(x, p, reciprocals, both);
     __syncthreads();
-    if (index < blocks && thread == 0) signal_set(x.mine_done + index, x.base + p + 1);
-    for (int q = p + 1; q <= x.owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, x.owned - q + 1));
+    if (index < blocks && !both && thread == 0) signal_set(x.mine_done + index, x.base + p + 1);
+    if (both) update_block(x, p);
+    else
+      for (int q = p + 1; q <= x.owned; q += kNeighbours) update_columns(x, p, q, min_of(kNeighbours, x.owned - q + 1));
   }
   __syncthreads();
   if (side == 1 || index >= blocks) return;
+  if (index > 0 && thread == kStripThreads - kWarp) signal_set(x.mine_done + index, x.base + index);  // while four warps eliminate
   const i64 at = x.f.first + x.item.col + index * kPanel;
   const LuRule<T> tolerances = lu_rule(rule);
   T *to = work + static_cast<i64>(index) * kPublished, *upper = panels + upper_panel(x.f);
