@@ -8,11 +8,9 @@ Without a GPU, ``--build`` proves that the stamps still find their places in the
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
@@ -100,23 +98,27 @@ def stamped_folder(where):
     return where
 
 
-def build_all(root):
-    """Cubins: kernel -> (file, symbol)."""
-    from cuda.core import Program  # noqa: F401  # before threads import it
+def build_all(folder):
+    """Prove without a GPU that all compiles."""
+    from warpfront.backend import compile as compiling
+
+    for name, (file, expression) in KERNELS_PROBED.items():
+        print(name, compiling.build(folder / file, (expression,), "sm_90").resources[expression], flush=True)
+
+
+def load(folder, kernel):
+    """CuPy's own way to compile keeps the name of the stamps' array."""
+    import cupy
 
     from warpfront.backend import compile as compiling
 
-    folder = stamped_folder(root / "stamped")
-
-    def one(item):
-        name, (file, expression) = item
-        made = compiling.build(folder / file, (expression,), "sm_90")
-        cubin = folder / f"{name}.cubin"
-        cubin.write_bytes(made.cubin)
-        return name, (cubin, made.names[expression], made.resources[expression])
-
-    with ThreadPoolExecutor(3) as pool:
-        return dict(pool.map(one, KERNELS_PROBED.items()))
+    file, expression = KERNELS_PROBED[kernel]
+    include = Path(compiling.__file__).parent / "device"
+    module = cupy.RawModule(
+        code=(folder / file).read_text(), options=("-std=c++17", f"-I{include}", f"-I{folder}", "-arch=sm_90"),
+        name_expressions=(expression,), backend="nvrtc",
+    )  # fmt: skip
+    return module, module.get_function(expression)
 
 
 def picked(steps, kernel, how):
@@ -134,15 +136,13 @@ def picked(steps, kernel, how):
     return found[0 if how == "first" else -1]
 
 
-def stamps(solver, at, cubin, symbol):
+def stamps(solver, at, module, kernel):
     """Run the sequence up to launch ``at``, that one with stamps; microseconds since its first one."""
     import cupy
 
     runner = solver._factor.runner
     key = next(k for k in runner._prepared if k.startswith("factor"))
     steps = runner.sequence(key)
-    module = cupy.RawModule(path=str(cubin))
-    kernel = module.get_function(symbol)
     kernel.max_dynamic_shared_size_bytes = steps[at].shared_bytes
     words = cupy.ndarray((1 << 20,), cupy.uint64, module.get_global("wf_probe"))
     stream = cupy.cuda.get_current_stream()
@@ -207,11 +207,12 @@ def system(name):
     return circuit(200) if name == "circuit_200" else carried(name)
 
 
-def one_case(name, ordering, launches, cubins):
+def one_case(name, ordering, launches, modules):
+    """Lines of a system, one by one."""
     import cupy
     from sparse_gpu_cases import errors
     from sparse_gpu_lu import solver
-    from sparse_gpu_time import device_times
+    from sparse_gpu_time import device_times, profile
 
     a = system(name)
     s = solver(a, check="status", ir_n_steps=0, reordering_alg=ordering).analyze()
@@ -220,18 +221,21 @@ def one_case(name, ordering, launches, cubins):
         s.refactorize(values)
     ms = min(device_times(lambda: s.refactorize(values), 10))
     error = errors(a, s.solve(b).get(), b.get())
-    lines = [f"{name} {ordering}: refactor {ms:.3f} ms, errors {error[0]:.1e} {error[1]:.1e}"]
+    yield f"{name} {ordering}: refactor {ms:.3f} ms, errors {error[0]:.1e} {error[1]:.1e}"
     runner = s._factor.runner
     steps = runner.sequence(next(k for k in runner._prepared if k.startswith("factor")))
     for kernel, how in launches:
         at = picked(steps, kernel, how)
         if at is None:
             continue
-        t = stamps(s, at, *cubins[kernel][:2])
-        lines.append(f" launch {at}, {kernel}, {steps[at].blocks} blocks, {how}")
+        t = stamps(s, at, *modules[kernel])
+        yield f" launch {at}, {kernel}, {steps[at].blocks} blocks, {how}"
         found = strip_lines(t, steps[at].blocks) if kernel == "lu_strips" else front_lines(t, s, kernel)
-        lines += ["   " + line for line in found]
-    return lines, ms
+        yield from ("   " + line for line in found)
+    total = {}
+    for kernel, threads, _, us in profile(s, "factor from entries"):
+        total[f"{kernel}/{threads}"] = total.get(f"{kernel}/{threads}", 0.0) + us
+    yield "   " + " ".join(f"{k}:{v:.0f}" for k, v in total.items() if v > 5)
 
 
 def main():
@@ -240,26 +244,31 @@ def main():
     arguments.add_argument("--limit", type=float, default=25.0, help="seconds after which no system is begun")
     arguments.add_argument("--build", action="store_true")
     given = arguments.parse_args()
-    begun, times = perf_counter(), {}
+    begun = perf_counter()
     with tempfile.TemporaryDirectory() as root:
-        cubins = build_all(Path(root))
-        for name, (_, _, resources) in cubins.items():
-            print(name, resources, flush=True)
+        folder = stamped_folder(Path(root) / "stamped")
         if given.build:
+            build_all(folder)
             return
         given.out.mkdir(parents=True, exist_ok=True)
         with (given.out / "lu_probe.txt").open("w") as file:
+
+            def say(line):
+                print(line, flush=True)
+                print(line, file=file, flush=True)
+
+            modules = {kernel: load(folder, kernel) for kernel in KERNELS_PROBED}
+            say(f"compiled after {perf_counter() - begun:.1f} s")
             for name, ordering, launches in CASES:
                 if perf_counter() - begun > given.limit:
-                    print("out of time before", name, file=file)
+                    say(f"out of time before {name}")
                     break
                 try:
-                    lines, times[name] = one_case(name, ordering, launches, cubins)
+                    for line in one_case(name, ordering, launches, modules):
+                        say(line)
                 except Exception:
-                    lines = [traceback.format_exc()]
-                print("\n".join(lines), flush=True)
-                print("\n".join(lines), file=file, flush=True)
-        (given.out / "lu_probe.json").write_text(json.dumps(times))
+                    say(traceback.format_exc())
+            say(f"took {perf_counter() - begun:.1f} s")
 
 
 if __name__ == "__main__":
