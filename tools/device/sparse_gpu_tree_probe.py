@@ -20,20 +20,27 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 NAME = "factor_tree<double, true>"
-WORDS = 16
+WORDS = 64  # a front: 16 stamps, then a word a step of a warp's search
 STAMP = """
-__device__ unsigned long long wf_probe[1 << 17];
-WF_DEVICE void stamp_word(int k, unsigned long long t, int front) {
+WF_DEVICE unsigned long long*& probed() {
+  __shared__ unsigned long long* at;
+  return at;
+}
+WF_DEVICE int& stamped_front() {
   __shared__ int at[4];
-  if (front >= 0) at[threadIdx.x / 32] = front;
-  if (at[threadIdx.x / 32] < (1 << 13)) wf_probe[at[threadIdx.x / 32] * 16 + k] = t;
+  return at[threadIdx.x / 32];
 }
 template <int Threads>
 WF_DEVICE void stamp(int k, int front = -1) {
   if (team_rank<Threads>() != 0) return;
   unsigned long long t;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-  stamp_word(k, t, front);
+  if (front >= 0) stamped_front() = front;
+  probed()[stamped_front() * 64 + k] = t;
+}
+WF_DEVICE void stamp_step(int step, int kind) {
+  const unsigned long long t = static_cast<unsigned long long>(clock64()) << 4 | kind;
+  if (lane_id() == 0 && step < 48) probed()[stamped_front() * 64 + 16 + step] = t;
 }
 """
 # begun, lists fetched and zeroed, children seen, assembled, tried in place, searched, eliminated, told, finished; rehearsal
@@ -41,6 +48,8 @@ WF_DEVICE void stamp(int k, int front = -1) {
 PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
     "gather.cuh": (("constexpr int kSlots = 8;\n", STAMP, True),),
     "factor_tree.cu": (
+        ("i32* stats, u32* cells, i32 count", ", unsigned long long* probe", True),
+        ("  cold[thread] = 3;\n", "  if (thread == 0) probed() = probe;\n", True),
         (
             "    const bool real = s >= item.front;\n",
             "    stamp<Threads>(real ? 0 : 9, real ? s : item.last);\n",
@@ -58,6 +67,14 @@ PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
         ("  i32* order = scratch->order;\n", "  stamp<Threads>(10);\n", True),
         ("  for (int q = warp; q < below;", "  stamp<Threads>(6);\n", False),
         ("  tell<Threads>(cell);\n", "  stamp<Threads>(7);\n", True),
+    ),
+    "pivoted_warp.cuh": (
+        ("  int lane_k = 0;", "  int steps_done = 0;\n  stamp_step(steps_done++, 0);\n", False),
+        (
+            "    __syncwarp();\n    if (k >= candidates",
+            "    stamp_step(steps_done++, choice.kind + (some && !good ? 4 : 0));\n",
+            False,
+        ),
     ),
     "pivoted_block.cuh": (
         ("    if (warp == 0) write_direct(", "    stamp<Threads>(4);\n", False),
@@ -135,14 +152,14 @@ class Launch:
         self.kernel = self.module.get_function(symbol)
         self.kernel.max_dynamic_shared_size_bytes = self.step[4]
 
-    def run(self, blocks=0):
+    def run(self, blocks=0, *probe):
         import cupy
 
         stream = cupy.cuda.get_current_stream()
         compiled, grid, threads, arguments, shared = self.clear
         compiled.launch(stream.ptr, grid, threads, arguments, shared)
         _, grid, threads, arguments, shared = self.step
-        given = (*(np.uint64(p) for p in arguments[:-1]), np.int32(arguments[-1]))
+        given = (*(np.uint64(p) for p in arguments[:-1]), np.int32(arguments[-1]), *probe)
         self.kernel((min(grid, blocks) if blocks else grid,), (threads,), given, shared_mem=shared)
 
     def microseconds(self, blocks=0, repeats=15):
@@ -167,11 +184,11 @@ class Launch:
         """Microseconds since the first stamp, NaN where there is none in the last pass over a front."""
         import cupy
 
-        all_words = cupy.ndarray((1 << 17,), cupy.uint64, self.module.get_global("wf_probe"))
-        all_words.fill(0)
-        self.run()
+        all_words = cupy.zeros(fronts * WORDS, cupy.uint64)
+        self.run(0, np.uint64(all_words.data.ptr))
         cupy.cuda.runtime.deviceSynchronize()
-        words = all_words.get().reshape(-1, WORDS)[:fronts].astype(np.int64)
+        words = all_words.get().reshape(-1, WORDS).astype(np.int64)
+        self.steps, words = words[:, 16:], words[:, :16]
         t = np.where(words > 0, (words - words[words > 0].min()) / 1e3, np.nan)
         with np.errstate(invalid="ignore"):
             stale = t < t[:, :1]
@@ -229,6 +246,20 @@ def table(t, plan, symbolic):
     return lines, dict(zip(PHASES, total.round(2).tolist(), strict=True))
 
 
+KINDS = {1: "1x1 at once", 5: "1x1", 6: "2x2", 4: "rejected", 3: "zero"}
+
+
+def steps_of(words, path):
+    """Medians and counts of the steps of a warp's search by what they did; words of the last run."""
+    found = {}
+    for s in path:
+        w = words[s][words[s] > 0]
+        for cycles, kind in zip(np.diff(w >> 4), w[1:] & 15, strict=True):
+            if 0 < cycles < 100000:
+                found.setdefault(KINDS.get(int(kind), str(kind)), []).append(int(cycles))
+    return ", ".join(f"{k}: {len(v)} of {int(np.median(v))} (least {min(v)})" for k, v in found.items())
+
+
 def one_case(name, ordering, cubins):
     """Print and return what one system shows."""
     import cupy
@@ -246,7 +277,7 @@ def one_case(name, ordering, cubins):
     launches = {k: Launch(solver, *v[:2]) for k, v in cubins.items()}
     reference = launches["as it is"].state()
     for k, launch in launches.items():
-        launch.run()
+        launch.stamps(len(plan.fronts)) if k.startswith("stamped") else launch.run()
         found = launch.state()
         facts[f"{k}: bits"] = all(np.array_equal(found[b], reference[b]) for b in reference)
         if not k.startswith("stamped"):
@@ -258,6 +289,10 @@ def one_case(name, ordering, cubins):
             ends = [float(np.nanmax(t[:, 7])) for t in runs]
             t = runs[int(np.argsort(ends)[len(ends) // 2])]
             lines, facts[k] = table(t, plan, symbolic)
+            lines.append(
+                "  steps of searches on the path, cycles: "
+                + steps_of(launch.steps, path_of(t, plan, symbolic))
+            )
             print(f"{name} {ordering}, {k}: last told after {sorted(ends)}", *lines, sep="\n", flush=True)
     return facts
 
