@@ -12,49 +12,51 @@ __device__ __forceinline__ long long now() {
 #endif
 }
 
-// Way: 0 direct_block, 1 the same by eliminate_ahead, 2 eliminate_blocked. times: begun, eliminated (and published, in Way 2),
-// announced: for each of `repeats`, the first of them with nothing in the instruction caches.
+// Way: 0 direct_block, 1 the same by eliminate_ahead, 2 eliminate_blocked, 3 that and values with tags (as they come, if definite).
+// times: begun, eliminated, published: for each of `repeats`, the first of them with nothing in the instruction caches; behind
+// them the verdict.
 template <typename T, int Way, bool Indefinite>
 __global__ void __launch_bounds__(256, 1)
-    time_block(const T* blocks, i32 size, T least, i32 repeats, T* out, T* diagonal, i32* pivots, i32* stats, T* published, u32* flags,
-               i64* times, i32* verdicts) {
+    time_block(const T* blocks, i32 size, T least, i32 repeats, T* out, T* diagonal, i32* pivots, i32* stats, T* published,
+               u32* tagged, u32* flags, i64* times) {
   __shared__ __align__(16) T block[kPanel * kPitch];
   __shared__ DirectScratch<T> direct;
   __shared__ BlockedScratch<T> blocked;
+  constexpr bool kNow = Way == 3 && !Indefinite;
   const int lane = lane_id(), thread = threadIdx.x;
-  const BlockOutput<T> to = {diagonal + 2 * kPanel * blockIdx.x, pivots + 2 * kPanel * blockIdx.x, stats + kStats * blockIdx.x,
-                             published + kPublished * blockIdx.x, flags + blockIdx.x, 1u};
+  const BlockOutput<T> to = {diagonal, pivots, stats, published, flags, 1u, Way == 3 ? reinterpret_cast<Tagged*>(tagged) : nullptr};
   for (int r = 0; r < repeats; ++r) {
-    for (int e = thread; e < kPanel * kPanel; e += 256)
-      block[e / kPanel * kPitch + e % kPanel] = blocks[blockIdx.x * kPanel * kPanel + e];
+    for (int e = thread; e < kPanel * kPanel; e += 256) block[e / kPanel * kPitch + e % kPanel] = blocks[e];
     __syncthreads();
     if (thread < kWarp) {
       int verdict;
-      i64* at = times + (static_cast<i64>(blockIdx.x) * repeats + r) * 3;
       const long long begun = now();
       long long eliminated = begun, announced;
-      if constexpr (Way == 2) {
-        publish_zeros(size, to.published);
-        const auto put = [&](int n, const Eight<T>& e) { publish_eight(e, n, size, to.published); };
-        verdict = eliminate_blocked<Indefinite>(block, kPitch, size, least, blocked, put);
+      if constexpr (Way >= 2) {
+        if (kNow) publish_zeros(size, to);
+        verdict = eliminate_blocked<Indefinite>(block, kPitch, size, least, blocked, [&](int n, const Eight<T>& e) {
+          if (kNow) publish_eight(e, n, size, to);
+        });
         eliminated = now();
-        to.announce();
+        const bool taken = !Indefinite || verdict < 0;
+        if (!kNow && taken) publish_blocked(size, blocked, to);
+        if (Way == 2) to.announce();
         announced = now();
-        if (verdict == kTaken) settle_blocked(block, size, blocked, to);
+        if (taken) settle_blocked(block, size, verdict, blocked, to);
       } else {
         verdict = direct_block<Indefinite, Indefinite, Way == 1>(block, kPitch, 0, size, least, direct);
         __syncwarp();
         eliminated = now();
-        if (!Indefinite || verdict < 0) publish_direct(size, direct, to.published);
+        const bool taken = !Indefinite || verdict < 0;
+        if (taken) publish_direct(size, direct, to.published);
         to.announce();
         announced = now();
-        if (Indefinite && verdict < 0) settle_block(block, kPitch, 0, size, direct);
-        if (!Indefinite || verdict < 0) write_direct(direct, 0, size, to.diagonal, to.pivots);
+        if (Indefinite && taken) settle_block(block, kPitch, 0, size, direct);
+        if (taken) write_direct(direct, 0, size, to.diagonal, to.pivots);
       }
-      if (lane == 0) at[0] = eliminated - begun, at[1] = announced - begun, at[2] = begun, verdicts[blockIdx.x] = verdict;
+      if (lane == 0) times[3 * r] = eliminated - begun, times[3 * r + 1] = announced - begun, times[3 * r + 2] = begun, times[3 * repeats] = verdict;
     }
     __syncthreads();
   }
-  for (int e = thread; e < kPanel * kPanel; e += 256)
-    out[blockIdx.x * kPanel * kPanel + e] = block[e / kPanel * kPitch + e % kPanel];
+  for (int e = thread; e < kPanel * kPanel; e += 256) out[e] = block[e / kPanel * kPitch + e % kPanel];
 }

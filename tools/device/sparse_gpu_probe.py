@@ -16,29 +16,31 @@ __device__ __forceinline__ void stamp(int at, int k) {
   }
 }
 """
-PLACES = (  # text of strips.cu and of strip_block.cuh, the stamp behind it, and what follows
-    ("signal_wait(x.block_done + p, x.base + 1);\n    __syncthreads();", "stamp(p, 0);", ""),
-    ("static_cast<int>(from[2 * kPanel + lane]));\n    }\n    __syncthreads();", "stamp(p, 1);", ""),
-    ("form_rows(x, p);\n    __syncthreads();", "stamp(p, 2);", ""),
-    ("update_columns<Paired>(x, p, q, min_of(kNeighbours, owned - q + 1), d);\n    }", "stamp(p, 3);", ""),
-    ("T* block = x.s + index * kBlockSize;", "stamp(63, 0);", ""),
-    ("const int bad = direct_block<false, false>(block, kPitch, 0, size, T(0), s);", "stamp(63, 1);", ""),
-    ("if (verdict != kTaken) return verdict;", "stamp(63, 1);", ""),
+PLACES = (  # text of strips.cu and what it includes, the stamp behind it, and what follows
+    ("epoch, own);  // the last one\n    __syncthreads();", "stamp(p, 0);", ""),
     (
-        "to.announce();",
-        "stamp(63, 2);",
-        "\n  write_direct(s, 0, size, to.diagonal, to.pivots);\n  const int k",
+        "tagged_wait(from + k * kPanel + c, 0, 0, epoch, m);",
+        "if (n == 0) stamp(p, 0); if (n == 3) stamp(p, 1);",
+        "",
     ),
-    ("to.announce();", "stamp(63, 2);", "\n  settle_blocked(block, size, s, to);"),
+    ("receive_block<Paired, (Way > 2)>(x, p, d);", "stamp(p, 1);", ""),
+    ("form_rows(x, p);\n      __syncthreads();", "stamp(p, 2);", ""),
+    ("form_eight(x, p, n, formed);", "if (n == 3) stamp(p, 2);", ""),
+    ("follow_closely(x, p, d);", "stamp(p, 3);", ""),
+    ("update_behind<Paired>(x, p, owned, d);", "stamp(p, 3);", ""),
+    ("const i64 at = static_cast<i64>(index) * kPublished;", "stamp(63, 0);", ""),
+    ("if (Indefinite && bad >= 0) return false;", "stamp(63, 1);", ""),
+    ("if (!Streamed) to.announce();", "stamp(63, 2);", ""),
 )
-NAMES = ("block seen", "block loaded", "rows formed", "columns updated")
+NAMES = ("block (its first eight columns) seen", "block loaded", "rows formed", "columns updated")
 
 
 def probed_text(source):
-    """The kernel's text with stamps, and that of the file that holds its diagonal blocks."""
-    include = '#include "strip_block.cuh"\n'
-    block = (source.parent / "strip_block.cuh").read_text().replace("#pragma once\n", "")
-    text = source.read_text().replace(include, STAMP + block)
+    """The kernel's text with stamps, and those of the files that it includes for its blocks and rows."""
+    text = source.read_text()
+    for name in ("strip_rows.cuh", "strip_block.cuh"):
+        part = (source.parent / name).read_text().replace("#pragma once\n", "")
+        text = text.replace(f'#include "{name}"\n', STAMP + part if name == "strip_rows.cuh" else part)
     for place, call, tail in PLACES:
         if text.count(place + tail) != 1:
             raise AssertionError(f"the strips have changed: {place + tail!r}")
@@ -47,7 +49,7 @@ def probed_text(source):
 
 
 def probe(factor, rows, pick=-1, way=None):
-    """Stamps of a strips launch, by one of the kernel's ways: the ``pick``-th with at most ``rows`` strips. Microseconds."""
+    """Stamps of a strips launch, by way 2 or 3: the ``pick``-th with at most ``rows`` strips. Microseconds."""
     import cupy
 
     from warpfront.backend import compile as compiling

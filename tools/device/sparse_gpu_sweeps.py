@@ -69,7 +69,7 @@ def compare_strips(factor):
 
     values, kept, found = factor.runner.buffers["original"].copy(), KERNELS["strips"], {}
     runner = factor.runner
-    for name, way in (("by twos", 0), ("by eights", 1), ("by eights, neighbours ahead", 2)):
+    for name, way in (("by twos", 0), ("by eights", 1), ("neighbours ahead", 2), ("as they come", 3)):
         KERNELS["strips"] = replace(kept, template=f"eliminate_strips<{{T}}, {{pivoting}}, {way}>")
         try:
             key = f"factor, {name}"

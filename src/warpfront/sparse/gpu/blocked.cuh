@@ -8,22 +8,21 @@
 // the chain from pivot to pivot holds no exchange between lanes. One exchange for eight columns remains: the next
 // columns' W by products of what the lanes have found (FP64 tensor cores, m8n8k4; sums in a fixed order).
 // The block is read only: a refused one can still be searched.
+// Eight columns of which a pivot fails, or two pivots' product leaves the range of numbers, are done again from where they began,
+// carefully: that depends on their values alone.
 #pragma once
 #include "direct.cuh"
 
 namespace wf {
 
 constexpr int kSub = 8, kPacked = kSub * (kSub + 1) / 2, kNextPitch = 10;
-// What came of a block: all columns taken; a refused column's number, 0 and above; or to be done again by direct_block (a
-// pivot that is not positive, or a product that leaves the range of numbers).
-constexpr int kTaken = -1, kAgain = -2;
 
 template <typename T>
 struct alignas(16) BlockedScratch {
   T x[kPanel * kPitch];  // by rows: L D, and from the block of eight on the diagonal on the columns of the inverse
   T l[kPanel * kPitch];  // the same times 1 / D: L, and M = inv(L)^T inv(D)
   T next[kPanel * kNextPitch];
-  T d[kPanel];
+  T d[kPanel], inverse[kPanel];  // D, 1 / D
 };
 
 // Lower triangle of 8 x 8, by rows.
@@ -34,27 +33,35 @@ struct Eight {
   T g[kPacked];             // the columns' own block, in every lane; L below its diagonal in columns that have passed
   T v[kSub], l[kSub];       // the lane's row of W, and the same times 1 / D
   T d[kSub], inverse[kSub];
-  u32 refused, again;       // columns that the lane's tests refuse; that leave the range
+  u32 refused, unsafe;      // columns that the lane's tests refuse; whose pivots' product leaves the range
 };
+
+template <bool Indefinite, typename T>
+WF_DEVICE bool passes_alone(T pivot, T least) {
+  return (Indefinite ? abs_value(pivot) > least : pivot > T(0)) && pivot - pivot == T(0);
+}
 
 // Whether a pivot passes against the rows behind it within the eight columns, and the lane's own (x, where `behind`).
 template <bool Indefinite, int J, typename T>
 WF_DEVICE bool passes(T pivot, const T (&column)[kSub], T x, bool behind, T least) {
-  if (!Indefinite) return pivot > T(0) && pivot - pivot == T(0);
+  bool fine = passes_alone<Indefinite>(pivot, least);
+  if (!Indefinite) return fine;
   const T size = abs_value(pivot);
-  bool fine = size > least && size - size == T(0) && (!behind || T(kAlpha) * abs_value(x) <= size);
+  fine = fine && (!behind || T(kAlpha) * abs_value(x) <= size);
   WF_UNROLL
   for (int k = J + 1; k < kSub; ++k) fine = fine && T(kAlpha) * abs_value(column[k]) <= size;
   return fine;
 }
 
 // Columns J and J + 1 of eight: their pivots, L and W, and the columns behind them. `count`: columns that are there.
-template <bool Indefinite, int J, typename T>
+// Careful: no product of pivots; a pivot that fails has the reciprocal 0.
+template <bool Indefinite, bool Careful, int J, typename T>
 WF_DEVICE void eliminate_two(Eight<T>& e, int count, bool behind, T least) {
   const T p0 = e.g[packed_row(J, J)], side = e.g[packed_row(J + 1, J)], p1 = e.g[packed_row(J + 1, J + 1)];
-  const T i0 = reciprocal(p0);
-  bool safe;
-  const Second<T> second = fast_pivot(p0, i0, p1, side, true, safe);
+  const T i0 = !Careful || passes_alone<Indefinite>(p0, least) ? reciprocal(p0) : T(0);
+  bool safe = true;
+  Second<T> second = Careful ? divided_pivot(i0, p1, side) : fast_pivot(p0, i0, p1, side, true, safe);
+  if (Careful && !passes_alone<Indefinite>(second.d, least)) second.inverse = T(0);
   T first[kSub] = {}, below[kSub] = {}, l0[kSub], l1[kSub];
   first[J + 1] = side;
   WF_UNROLL
@@ -74,38 +81,44 @@ WF_DEVICE void eliminate_two(Eight<T>& e, int count, bool behind, T least) {
   e.d[J] = p0, e.d[J + 1] = second.d, e.inverse[J] = i0, e.inverse[J + 1] = second.inverse;
   if (J < count && !passes<Indefinite, J>(p0, first, x0, behind, least)) e.refused |= 1u << J;
   if (J + 1 < count && !passes<Indefinite, J + 1>(second.d, below, x1, behind, least)) e.refused |= 2u << J;
-  if (!safe) e.again |= 2u << J;
+  if (!safe) e.unsafe |= 2u << J;
 }
 
-// The first of eight columns that some lane refuses, or kAgain where one left the range first; kTaken if none did.
-template <bool Indefinite>
-WF_DEVICE int judge(u32 refused, u32 again) {
-  if (!__any_sync(kFullMask, (refused | again) != 0u)) return kTaken;
-  int found = kAgain;
-  if (Indefinite)
-    for (int k = kSub - 1; k >= 0; --k) {
-      const bool refuses = __any_sync(kFullMask, (refused >> k & 1) != 0);
-      if (again >> k & 1) found = kAgain;
-      else if (refuses) found = k;
-    }
+template <bool Indefinite, bool Careful, typename T>
+WF_DEVICE void eliminate_eight(Eight<T>& e, int count, bool behind, T least) {
+  e.refused = e.unsafe = 0;
+  eliminate_two<Indefinite, Careful, 0>(e, count, behind, least);
+  eliminate_two<Indefinite, Careful, 2>(e, count, behind, least);
+  eliminate_two<Indefinite, Careful, 4>(e, count, behind, least);
+  eliminate_two<Indefinite, Careful, 6>(e, count, behind, least);
+}
+
+// The first of eight columns that some lane refuses, or -1.
+WF_DEVICE int first_refused(u32 refused) {
+  int found = -1;
+  for (int k = kSub - 1; k >= 0; --k)
+    if (__any_sync(kFullMask, (refused >> k & 1) != 0)) found = k;
   return found;
 }
 
+// A 8 x 4, B 4 x 8, one element of each a lane; c as the FP64 unit has it.
+WF_DEVICE void product_eight(double (&c)[2], double a, double b) { dmma_m8n8k4(c, a, b); }
+WF_DEVICE void product_eight(float (&c)[2], float a, float b) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+  for (int k = 0; k < 4; ++k) {
+    const float x = __shfl_sync(kFullMask, a, 4 * g + k);
+    for (int h = 0; h < 2; ++h) c[h] = fmaf(x, __shfl_sync(kFullMask, b, 4 * (2 * t + h) + k), c[h]);
+  }
+}
+
 // c -= X L^T, 8 x 8 x 8: rows of X and of L at x and l. Not used: c stays.
-WF_DEVICE void subtract_product(double (&c)[2], const double* x, const double* l, bool used) {
+template <typename T>
+WF_DEVICE void subtract_product(T (&c)[2], const T* x, const T* l, bool used) {
   const int g = lane_id() / 4, t = lane_id() % 4;
   WF_UNROLL
   for (int k = 0; k < kSub; k += 4) {
-    const double a = x[g * kPitch + k + t];
-    dmma_m8n8k4(c, used ? -a : 0.0, l[g * kPitch + k + t]);
-  }
-}
-WF_DEVICE void subtract_product(float (&c)[2], const float* x, const float* l, bool used) {
-  const int g = lane_id() / 4, t = lane_id() % 4;
-  WF_UNROLL
-  for (int k = 0; k < kSub; ++k) {
-    const float a = used ? -x[g * kPitch + k] : 0.0f;
-    c[0] = fmaf(a, l[2 * t * kPitch + k], c[0]), c[1] = fmaf(a, l[(2 * t + 1) * kPitch + k], c[1]);
+    const T a = x[g * kPitch + k + t];
+    product_eight(c, used ? -a : T(0), l[g * kPitch + k + t]);
   }
 }
 
@@ -166,10 +179,11 @@ WF_DEVICE void store_eight(T* to, const T (&v)[kSub]) {
   for (int c = 0; c < kSub; c += 2) *reinterpret_cast<Two<T>*>(to + c) = {v[c], v[c + 1]};
 }
 
-// One lane: D of columns n, and L of their own block, where the lanes' rows had the inverse.
+// One lane: D of columns n, its reciprocal, and L of their own block, where the lanes' rows had the inverse.
 template <typename T>
 WF_DEVICE void keep_own(const Eight<T>& e, BlockedScratch<T>& s, int n) {
   store_eight(s.d + kSub * n, e.d);
+  store_eight(s.inverse + kSub * n, e.inverse);
   T* to = s.l + kSub * n * (kPitch + 1);
   WF_UNROLL
   for (int r = 1; r < kSub; ++r)
@@ -179,11 +193,13 @@ WF_DEVICE void keep_own(const Eight<T>& e, BlockedScratch<T>& s, int n) {
 }
 
 // One warp: eliminates the block at `block`, `size` pivots, whose lower triangle is read. put(n, e) is called for each eight columns
-// n that are taken. Returns kTaken, kAgain (always for a definite block with a pivot that is not positive), or the column that the
-// tests of 1 x 1 pivots refuse.
+// n that are taken.
+// Indefinite = false: goes through; returns the first pivot that is not positive, or -1. Indefinite = true: stops at the first column
+// that the tests of 1 x 1 pivots refuse, and returns it.
 template <bool Indefinite, typename T, typename Put>
 WF_DEVICE int eliminate_blocked(const T* block, int ld, int size, T least, BlockedScratch<T>& s, const Put& put) {
   const int lane = lane_id(), parts = (size + kSub - 1) / kSub;
+  int bad = -1;
   T w[4][2];
   start_columns(w, block, ld, size, 0);
   hand_over(w, s);
@@ -191,7 +207,6 @@ WF_DEVICE int eliminate_blocked(const T* block, int ld, int size, T least, Block
   for (int n = 0; n < parts; ++n) {
     __syncwarp();  // columns n have been handed over
     Eight<T> e;
-    e.refused = e.again = 0;
     take_over(e, s, n);
     if (n + 1 < parts) {
       start_columns(w, block, ld, size, n + 1);
@@ -200,14 +215,16 @@ WF_DEVICE int eliminate_blocked(const T* block, int ld, int size, T least, Block
     }
     const int count = size - kSub * n;
     const bool behind = lane >= kSub * (n + 1);
-    eliminate_two<Indefinite, 0>(e, count, behind, least);
-    eliminate_two<Indefinite, 2>(e, count, behind, least);
-    eliminate_two<Indefinite, 4>(e, count, behind, least);
-    eliminate_two<Indefinite, 6>(e, count, behind, least);
+    eliminate_eight<Indefinite, false>(e, count, behind, least);
+    if (__any_sync(kFullMask, (e.refused | e.unsafe) != 0u)) {
+      take_over(e, s, n);
+      eliminate_eight<Indefinite, true>(e, count, behind, least);
+      const int refused = first_refused(e.refused);
+      if (bad < 0 && refused >= 0) bad = kSub * n + refused;
+      if (Indefinite && bad >= 0) return bad;
+    }
     store_eight(s.x + lane * kPitch + kSub * n, e.v);
     store_eight(s.l + lane * kPitch + kSub * n, e.l);
-    const int verdict = judge<Indefinite>(e.refused, e.again);
-    if (verdict != kTaken) return verdict == kAgain ? kAgain : kSub * n + verdict;
     __syncwarp();  // columns n of L have been stored, and W read
     if (n + 1 < parts) {
       subtract_columns(w, s, n, n + 1);
@@ -217,7 +234,7 @@ WF_DEVICE int eliminate_blocked(const T* block, int ld, int size, T least, Block
     if (lane == 0) keep_own(e, s, n);
   }
   __syncwarp();
-  return kTaken;
+  return bad;
 }
 
 }  // namespace wf

@@ -9,7 +9,9 @@ __all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type",
 
 FOLDER = Path(__file__).parent
 STAGES = 2
-STRIPS_WAY = 0  # strips.cu: diagonal blocks by twos, by eights; and rows of neighbours ahead
+STRIPS_WAY = (
+    0  # strips.cu: diagonal blocks by twos, by eights; and rows of neighbours ahead; and blocks as they come
+)
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 4
 TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles
@@ -75,7 +77,7 @@ KERNELS = {
     ),
     "strips": _spec(
         "strips.cu", f"eliminate_strips<{{T}}, {{pivoting}}, {STRIPS_WAY}>",
-        "items fronts children entries maps values blocks rule panels diagonal pivots work flags stats",
+        "items fronts children entries maps values blocks rule panels diagonal pivots block_flags flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),
     "update": _spec(

@@ -62,7 +62,7 @@ def needs(plan: GpuPlan, nnz: int, entries: int, dtype: np.dtype[Any]) -> dict[s
         "rule": (value, 8, PLAN), "panels": (value, plan.panel_words, FACTOR),
         "blocks": (value, plan.block_words, BLOCKS), "diagonal": (value, 2 * n, FACTOR),
         "pivots": (i4, 2 * n, FACTOR), "stats": (i4, STATS * plan.stat_rows, PLAN),
-        "work": (value, plan.work_words, PLAN), "flags": (i4, plan.flag_words, PLAN),
+        "block_flags": (i4, 4 * plan.work_words, PLAN), "flags": (i4, plan.flag_words, PLAN),
         "active": (i4, 4, SOLVE), "summary": (i4, 16, PLAN), "scalars": (f8, 8, PLAN),
         "sums": (f8, n, PLAN), "exponents": (i4, n, PLAN),
     }  # fmt: skip

@@ -2,6 +2,7 @@
 #pragma once
 #include "blocked.cuh"
 #include "pivoted.cuh"
+#include "tagged.cuh"
 
 namespace wf {
 
@@ -58,7 +59,8 @@ struct StripScratch {
   PivotScratch<T> pivot;
 };
 
-// Where an eliminated block goes: D, pivots and statistics of its columns, what the other strips read, and the flag that says so.
+// Where an eliminated block goes: D, pivots and statistics of its columns, and what the other strips read. Values that say
+// themselves when they are there (`tagged`) come by way of `published`, in shared memory then; others wait for a flag.
 template <typename T>
 struct BlockOutput {
   T* diagonal;
@@ -66,47 +68,69 @@ struct BlockOutput {
   T* published;
   u32* done;
   u32 epoch;
+  Tagged* tagged;
 
   // One warp, behind its stores.
   WF_DEVICE void announce() const {
     __syncwarp();
-    if (lane_id() == 0) signal_set(done, epoch);
+    if (tagged == nullptr) {
+      if (lane_id() == 0) signal_set(done, epoch);
+      return;
+    }
+    WF_UNROLL_N(5)
+    for (int k = 0; k < kPublished; k += kWarp) tagged_store(tagged + k + lane_id(), published[k + lane_id()], epoch);
   }
 };
 
-// Columns n of M and of D as eliminate_blocked finds them: published while it goes on. Zero outside size x size.
+// Columns n of M and of D of a definite block as eliminate_blocked finds them, while it goes on: M's rows before 8 (n + 1) only.
 template <typename T>
-WF_DEVICE void publish_eight(const Eight<T>& e, int n, int size, T* published) {
-  const int lane = lane_id(), count = size - kSub * n, left = lane < min_of(size, kSub * (n + 1)) ? count : 0;
-  T m[kSub];
-  WF_UNROLL
-  for (int c = 0; c < kSub; ++c) m[c] = c < left ? e.l[c] : T(0);
-  store_eight(published + lane * kPanel + kSub * n, m);
+WF_DEVICE void publish_eight(const Eight<T>& e, int n, int size, const BlockOutput<T>& to) {
+  const int lane = lane_id(), count = size - kSub * n;
+  Tagged* row = to.tagged + lane * kPanel + kSub * n;
+  if (lane < kSub * (n + 1)) {
+    WF_UNROLL
+    for (int c = 0; c < kSub; ++c) tagged_store(row + c, lane < size && c < count ? e.l[c] : T(0), to.epoch);
+  }
   if (lane != 0) return;
   WF_UNROLL
-  for (int c = 0; c < kSub; ++c) m[c] = c < count ? e.d[c] : T(0);
-  store_eight(published + kPanel * kPanel + kSub * n, m);
+  for (int c = 0; c < kSub; ++c) tagged_store(to.tagged + kPanel * kPanel + kSub * n + c, c < count ? e.d[c] : T(0), to.epoch);
 }
 
-// What does not wait for the elimination: D has no second column, and columns that are not there are zero.
+// Columns that are not there.
 template <typename T>
-WF_DEVICE void publish_zeros(int size, T* published) {
+WF_DEVICE void publish_zeros(int size, const BlockOutput<T>& to) {
   const int lane = lane_id(), end = (size + kSub - 1) / kSub * kSub;
-  for (int k = end; k < kPanel; ++k) published[lane * kPanel + k] = T(0);
-  published += kPanel * kPanel + lane;
-  if (lane >= end) published[0] = T(0);
-  published[kPanel] = published[2 * kPanel] = T(0);
+  for (int k = end; k < kPanel; ++k) tagged_store(to.tagged + lane * kPanel + k, T(0), to.epoch);
+  if (lane >= end) tagged_store(to.tagged + kPanel * kPanel + lane, T(0), to.epoch);
+}
+
+// M and D of a whole block that eliminate_blocked has taken. Zero outside size x size.
+template <typename T>
+WF_DEVICE void publish_blocked(int size, const BlockedScratch<T>& s, const BlockOutput<T>& to) {
+  const int lane = lane_id();
+  const T d = lane < size ? s.d[lane] : T(0), inverse = lane < size ? s.inverse[lane] : T(0);
+  WF_UNROLL_N(8)
+  for (int k = 0; k < kPanel; ++k) {
+    const T m = k <= lane && lane < size ? s.x[k * kPitch + lane] * inverse : T(0);
+    if (to.tagged == nullptr) to.published[k * kPanel + lane] = m;
+    else tagged_store(to.tagged + k * kPanel + lane, m, to.epoch);
+  }
+  for (int k = 0; k < 3; ++k) {
+    const int at = (kPanel + k) * kPanel + lane;
+    if (to.tagged == nullptr) to.published[at] = k == 0 ? d : T(0);
+    else tagged_store(to.tagged + at, k == 0 ? d : T(0), to.epoch);
+  }
 }
 
 // What a block taken by eliminate_blocked leaves behind: D, pivots, statistics, and in the block L and the
 // inverse above it.
 template <typename T>
-WF_DEVICE void settle_blocked(T* block, int size, const BlockedScratch<T>& s, const BlockOutput<T>& to) {
+WF_DEVICE void settle_blocked(T* block, int size, int bad, const BlockedScratch<T>& s, const BlockOutput<T>& to) {
   const int lane = lane_id();
   const T d = lane < size ? s.d[lane] : T(0);
   const int positive = __popc(__ballot_sync(kFullMask, d > T(0)));
   if (lane < kStats)
-    to.stats[lane] = lane == kFailed ? -1 : lane == kOnes ? size : lane == kPositive ? positive : lane == kNegative ? size - positive : 0;
+    to.stats[lane] = lane == kFailed ? bad : lane == kOnes ? size : lane == kPositive ? positive : lane == kNegative ? size - positive : 0;
   if (lane < size) {
     to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
     to.pivots[2 * lane] = lane, to.pivots[2 * lane + 1] = 1;
@@ -114,17 +138,20 @@ WF_DEVICE void settle_blocked(T* block, int size, const BlockedScratch<T>& s, co
   for (int k = 0; k < size; ++k) block[k * kPitch + lane] = (lane > k ? s.l : s.x)[lane * kPitch + k];
 }
 
-// Eliminates a diagonal block by eliminate_blocked, publishes it, announces it (the others wait for that), and only then
-// settles it. Anything but kTaken: as it returns; the block is as it was.
-template <bool Indefinite, typename T>
-WF_DEVICE int take_blocked(T* block, int size, T least, BlockedScratch<T>& s, const BlockOutput<T>& to) {
-  publish_zeros(size, to.published);
-  const auto put = [&](int n, const Eight<T>& e) { publish_eight(e, n, size, to.published); };
-  const int verdict = eliminate_blocked<Indefinite>(block, kPitch, size, least, s, put);
-  if (verdict != kTaken) return verdict;
-  to.announce();
-  settle_blocked(block, size, s, to);
-  return kTaken;
+// Eliminates a diagonal block by eliminate_blocked, publishes it (the others wait for that), and only then settles it.
+// An indefinite one may be refused: false, and it is as it was, and nothing has been published.
+template <bool Indefinite, bool Streamed, typename T>
+WF_DEVICE bool take_blocked(T* block, int size, T least, BlockedScratch<T>& s, const BlockOutput<T>& to) {
+  constexpr bool kNow = Streamed && !Indefinite;
+  if (kNow) publish_zeros(size, to);
+  const int bad = eliminate_blocked<Indefinite>(block, kPitch, size, least, s, [&](int n, const Eight<T>& e) {
+    if (kNow) publish_eight(e, n, size, to);
+  });
+  if (Indefinite && bad >= 0) return false;
+  if (!kNow) publish_blocked(size, s, to);
+  if (!Streamed) to.announce();
+  settle_blocked(block, size, bad, s, to);
+  return true;
 }
 
 // The same by direct_block, a column's values at a time; goes through whatever the pivots are.
@@ -175,21 +202,20 @@ WF_DEVICE void search_block(T* block, int size, const T* rule, StripScratch<T>& 
   to.announce();
 }
 
-// Eliminates a strip's diagonal block; one warp. Blocked: by eliminate_blocked first (blocked.cuh).
-template <bool Blocked, typename T>
+// Eliminates a strip's diagonal block; one warp. Way: as in strips.cu.
+template <int Way, typename T>
 WF_DEVICE void eliminate_block(T* block, int size, const T*, BlockedScratch<T>& blocked, DirectScratch<T>& s, i32*,
                                const BlockOutput<T>& to) {
-  if (Blocked && take_blocked<false>(block, size, T(0), blocked, to) == kTaken) return;
-  take_direct(block, size, s, to);
+  if (Way > 0) take_blocked<false, (Way > 2)>(block, size, T(0), blocked, to);
+  else take_direct(block, size, s, to);
 }
-template <bool Blocked, typename T>
+template <int Way, typename T>
 WF_DEVICE void eliminate_block(T* block, int size, const T* rule, BlockedScratch<T>& blocked, StripScratch<T>& s, i32* order,
                                const BlockOutput<T>& to) {
   const T least = rule[kDoubt];
-  int verdict = kAgain;
-  if (Blocked) verdict = take_blocked<true>(block, size, least, blocked, to);
-  if (verdict == kAgain && try_unsearched(block, size, least, s.direct, to)) verdict = kTaken;
-  if (verdict != kTaken) search_block(block, size, rule, s, order, to);
+  const bool taken = Way > 0 ? take_blocked<true, (Way > 2)>(block, size, least, blocked, to)
+                             : try_unsearched(block, size, least, s.direct, to);
+  if (!taken) search_block(block, size, rule, s, order, to);
 }
 
 template <bool Pivoting, typename T>
