@@ -96,8 +96,9 @@ class Kernel:
     def __init__(self, source, expression, signature):
         self.source, self.expression, self.signature = source, expression, signature
 
-    def launch(self, stream, grid, block, args, shared_bytes=0):
+    def launch(self, stream, grid, block, args, shared_bytes=0, early=False):
         assert len(args) == len(self.signature)
+        assert not early or "grid_wait();" in self.source.read_text()
         if Tape.recording is not None:
             Tape.recording.append(lambda: self._run(grid, block, args, shared_bytes))
         else:

@@ -7,8 +7,9 @@ from conftest import laplacian
 from warpfront import DirectSolver
 from warpfront.errors import NotSupportedError
 from warpfront.sparse.gpu import layout, memory, schedule, steps
+from warpfront.sparse.gpu.kernels import KERNELS
 from warpfront.sparse.gpu.regroup import DEFINITE, regroup
-from warpfront.sparse.gpu.runner import assign_branches
+from warpfront.sparse.gpu.runner import WAITING, assign_branches, early_launches
 
 
 def symbolic(a):
@@ -119,6 +120,31 @@ def test_branches_keep_a_chain_together_and_spread_the_rest():
     where = assign_branches([step(), step(0), step(0), step(1), step(2), step(3, 4)], 3)
     assert where[0] == where[1] == where[3]
     assert where[2] == where[4] != where[0]
+
+
+def test_a_launch_is_early_behind_its_only_predecessor_alone():
+    def step(kernel, *after):
+        return steps.Step(kernel, kernel, 1, 1, after=after)
+
+    sequence = [
+        step("start_solve"), step("permute_in", 0), step("forward", 1), step("forward_strips", 1), step("backward", 2, 3),
+        step("permute_out", 4), step("collect", 5), step("judge", 6),
+    ]  # fmt: skip
+    assert early_launches(sequence, [0, 0, 0, 1, 0, 0, 0, 0]) == [
+        False, True, True, False, False, True, False, False,
+    ]  # fmt: skip
+    assert not any(early_launches(sequence, range(8)))
+
+
+@pytest.mark.parametrize("kernel", sorted(WAITING))
+def test_kernels_that_may_begin_early_wait_before_they_return(kernel):
+    """`grid_wait` stands before the first way out, so that the end of a launch means that of all before it."""
+    spec = KERNELS[kernel]
+    text = spec.source.read_text()
+    body = text[text.index(f" {spec.template.partition('<')[0]}(") :]
+    body = body[: body.index("\n}\n")]
+    assert "grid_wait();" in body
+    assert "return" not in body[: body.index("grid_wait();")].replace("// ", "")
 
 
 def test_regrouping_keeps_the_matrix_and_only_merges_small_fronts():

@@ -78,6 +78,7 @@ class Kernel:
         *,
         cooperative: bool = False,
         cluster: int = 1,
+        early: bool = False,
     ) -> None:
         """Queue one launch.
 
@@ -97,6 +98,9 @@ class Kernel:
         cluster : int
             Blocks along the first axis that form a cluster (compute capability 9.0); the grid's first entry is a
             multiple of it.
+        early : bool
+            The launch may begin before the one before it on the stream has ended (programmatic dependent launch,
+            compute capability 9.0): the kernel waits for it by `grid_wait` (``signal.cuh``) in every block.
         """
         if len(args) != len(self.signature):
             raise InvalidValueError(
@@ -104,7 +108,7 @@ class Kernel:
             )
         if self._convert is not None:
             args = [convert(value) for convert, value in zip(self._convert, args, strict=True)]
-        key = (grid, block, shared_bytes, cooperative, cluster)
+        key = (grid, block, shared_bytes, cooperative, cluster, early)
         config = self._configs.get(key) or self._configure(key)
         _activate(self.device)
         _launch()(_stream(stream), config, self._kernel, *args)
@@ -117,7 +121,7 @@ class Kernel:
     def _configure(self, key: tuple[Any, ...]) -> Any:
         from cuda.core import LaunchConfig
 
-        grid, block, shared_bytes, cooperative, cluster = key
+        grid, block, shared_bytes, cooperative, cluster, early = key
         self._opt_in(shared_bytes)
         if len(self._configs) >= _MAX_CONFIGS:
             self._configs.clear()
@@ -125,6 +129,8 @@ class Kernel:
         if cluster > 1:  # cuda.core counts a grid with clusters in clusters
             first, *rest = (grid,) if isinstance(grid, int) else grid
             grid, more = (first // cluster, *rest), {"cluster": cluster}
+        if early:
+            more["programmatic_stream_serialization"] = True
         config = LaunchConfig(
             grid=grid, block=block, shmem_size=shared_bytes, is_cooperative=cooperative, **more
         )

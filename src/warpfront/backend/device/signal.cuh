@@ -55,6 +55,22 @@ WF_DEVICE u32 add_acq_rel(u32* p, u32 v) {
 #endif
 }
 
+// Launches that begin before the one before them has ended (compute capability 9.0; `Kernel.launch` with ``early=True``). A kernel that
+// is launched so may read what older work than that launch wrote; `grid_wait`, called by every thread of every block, returns when
+// all launches before it have ended and what they wrote is visible. `grid_release`: once every block has called it or ended, the
+// next early launch may begin. Elsewhere neither does anything, nor need it: launches follow one another.
+WF_DEVICE void grid_wait() {
+#if !defined(WARPFRONT_SIMT) && WF_ARCH >= 900
+  asm volatile("griddepcontrol.wait;" : : : "memory");
+#endif
+}
+
+WF_DEVICE void grid_release() {
+#if !defined(WARPFRONT_SIMT) && WF_ARCH >= 900
+  asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+#endif
+}
+
 WF_DEVICE void spin() {
 #ifdef WARPFRONT_SIMT
   simt::spin();

@@ -15,10 +15,16 @@ from warpfront.sparse.gpu.memory import Need
 from warpfront.sparse.gpu.schedule import ITEM
 from warpfront.sparse.gpu.steps import Step
 
-__all__ = ["Runner", "assign_branches"]
+__all__ = ["Runner", "assign_branches", "early_launches"]
 
 BRANCHES = 4
 ASIDE = ("invert", "update_rest")  # nothing that is urgent waits for these
+# kernels that wait for the launch before them themselves (`grid_wait`), and read what only older work wrote until then
+WAITING = frozenset(
+    ("forward", "backward", "forward_strips", "backward_strips", "sweep_forest", "permute_in", "permute_out")
+    + ("measure", "judge", "keep_better", "start_solve", "start_tree")
+)
+EARLY_CC = (9, 0)
 
 
 def assign_branches(steps: Sequence[Step], branches: int) -> list[int]:
@@ -39,6 +45,21 @@ def assign_branches(steps: Sequence[Step], branches: int) -> list[int]:
         last[pick] = k
         where.append(pick)
     return where
+
+
+def early_launches(steps: Sequence[Step], where: Sequence[int]) -> list[bool]:
+    """Whether a step's launch may begin before its predecessor has ended: the only one, and the one before on its stream.
+
+    Both kernels wait themselves: when the predecessor has ended, everything before it has too.
+    """
+    last: dict[int, int] = {}
+    early = []
+    for k, step in enumerate(steps):
+        before = last.get(where[k], -1)
+        waiting = step.kernel in WAITING and before >= 0 and steps[before].kernel in WAITING
+        early.append(waiting and step.after == (before,))
+        last[where[k]] = k
+    return early
 
 
 class Runner:
@@ -158,6 +179,8 @@ class Runner:
 
         steps, prepared = self._steps[key], self._prepared[key]
         where = assign_branches(steps, self.branches)
+        able = capability.probe(self.device).cc >= EARLY_CC
+        early = early_launches(steps, where) if able else [False] * len(steps)
         consumers = {d for k, s in enumerate(steps) for d in s.after if where[d] != where[k]}
         with cupy.cuda.Device(self.device):
             streams = self._streams
@@ -176,7 +199,7 @@ class Runner:
                     for d in step.after:
                         if where[d] != where[k]:
                             stream.wait_event(events[d])
-                    kernel.launch(stream.ptr, blocks, threads, arguments, shared)
+                    kernel.launch(stream.ptr, blocks, threads, arguments, shared, early=early[k])
                     if k in consumers:
                         events[k] = stream.record(cupy.cuda.Event(disable_timing=True))
                 for b in sorted(started - {0}):

@@ -102,9 +102,11 @@ template <typename T, int Threads, int R>
 __global__ void __launch_bounds__(Threads)
     forward_fronts(const Item* items, const Front* fronts, const Child* children, const i32* maps, const T* panels,
                    const i32* pivots, const T* x, T* z, T* upd, const i32* active, const i64* sizes) {
+  grid_release();
+  const Item item = items[blockIdx.x];
+  grid_wait();
   __shared__ T t[R][kMostRows], y[R][kMostRows];
   if (active != nullptr && *active == 0) return;
-  const Item item = items[blockIdx.x];
   const i64 group = static_cast<i64>(blockIdx.y) * R;
   x += group * sizes[0], z += group * sizes[0], upd += group * sizes[1];
   for (int s = item.front; s <= item.last; ++s)
@@ -180,9 +182,11 @@ template <typename T, int Threads, int R>
 __global__ void __launch_bounds__(Threads)
     backward_fronts(const Item* items, const Front* fronts, const i32* below_ind, const T* panels, const T* diagonal,
                     const i32* pivots, T* x, const T* z, const i32* active, const i64* sizes) {
+  grid_release();
+  const Item item = items[blockIdx.x];
+  grid_wait();
   __shared__ T t[R][kMostRows], y[R][kMostRows];
   if (active != nullptr && *active == 0) return;
-  const Item item = items[blockIdx.x];
   const i64 group = static_cast<i64>(blockIdx.y) * R;
   x += group * sizes[0], z += group * sizes[0];
   for (int s = item.last; s >= item.front; --s)

@@ -14,6 +14,8 @@ __global__ void __launch_bounds__(kTreeThreads)
                  const i32* below_ind, const T* panels, const T* diagonal, const i32* pivots, T* x, T* z, T* upd,
                  const i32* active, u32* cells, const i64* sizes, i32 begin, i32 count, i32 base, i32 round, i32 forward,
                  i32 cell_words) {
+  grid_release();
+  grid_wait();
   WF_DYNAMIC_SHARED(memory);
   __shared__ T work[2 * R * (kTreeRows + 4)];
   __shared__ i32 shared_ticket;

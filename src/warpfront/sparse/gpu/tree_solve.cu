@@ -107,6 +107,8 @@ WF_DEVICE void keep_part(const Refinement<T>& m, int part, int parts, i64 n) {
 
 // Clears the cells and the refinement's state.
 __global__ void __launch_bounds__(256) start_tree(u32* cells, double* state, i64 count, i64 words) {
+  grid_release();
+  grid_wait();
   const i64 k = static_cast<i64>(blockIdx.x) * 256 + threadIdx.x;
   if (k < count) cells[k] = 0;
   if (k < words) state[k] = 0.0;

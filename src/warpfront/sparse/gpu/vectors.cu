@@ -127,6 +127,8 @@ template <typename T, int R>
 __global__ void __launch_bounds__(kVectorThreads)
     permute_in(const i32* perm, const i32* exponents, const T* b, T* x, u32* flags, const i32* active, i64 n, i64 rows,
                i64 columns) {
+  grid_release();
+  grid_wait();
   if (active != nullptr && *active == 0) return;
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) flags[0] += 1;
   b += static_cast<i64>(blockIdx.y) * R * columns, x += static_cast<i64>(blockIdx.y) * R * n;
@@ -143,6 +145,8 @@ template <typename T, int R>
 __global__ void __launch_bounds__(kVectorThreads)
     permute_out(const i32* perm, const i32* exponents, const T* y, const T* base, T* out, double* state,
                 const i32* active, const i32* summary, i64 n) {
+  grid_release();
+  grid_wait();
   __shared__ double scratch[kMaxWarps];
   if (active != nullptr && *active == 0) return;
   const i64 k = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x, group = static_cast<i64>(blockIdx.y) * R;
@@ -167,6 +171,8 @@ template <typename T, int R>
 __global__ void __launch_bounds__(kVectorThreads)
     measure(const i64* row_ptr, const i32* row_col, const i64* row_slot, const T* values, const double* sums, const T* b,
             const T* x, T* residual, double* state, const i32* active, const i64* shape) {
+  grid_release();
+  grid_wait();
   __shared__ double scratch[kMaxWarps];
   if (active != nullptr && *active == 0) return;
   const i64 n = shape[0], group = static_cast<i64>(blockIdx.y) * R;
@@ -205,6 +211,8 @@ __global__ void __launch_bounds__(kVectorThreads)
 // the unrefined solution. Stops at `target`, or when a step gains less than half. Clears the maxima.
 __global__ void __launch_bounds__(32)
     judge(const double* scalars, double* state, i32* active, int count, int round, double target) {
+  grid_release();
+  grid_wait();
   if (round > 0 && *active == 0) return;
   __syncwarp();
   bool any = false;
@@ -235,6 +243,8 @@ __global__ void __launch_bounds__(32)
 // best = candidate where the last judgement found it better.
 template <typename T, int R>
 __global__ void __launch_bounds__(kVectorThreads) keep_better(const double* state, const T* candidate, T* best, i64 n) {
+  grid_release();
+  grid_wait();
   const i64 k = static_cast<i64>(blockIdx.x) * kVectorThreads + threadIdx.x;
   if (k >= n) return;
   const i64 group = static_cast<i64>(blockIdx.y) * R;
@@ -245,6 +255,8 @@ __global__ void __launch_bounds__(kVectorThreads) keep_better(const double* stat
 
 // Before a solve: state and maxima cleared.
 __global__ void __launch_bounds__(128) start_solve(double* state, i32* active, int count) {
+  grid_release();
+  grid_wait();
   for (int k = threadIdx.x; k < count * kStateSize; k += 128) state[k] = 0.0;
   if (threadIdx.x == 0) *active = 1;
 }

@@ -11,6 +11,7 @@
 // right-hand sides: each column of a product is made alike, whatever stands in the others, and missing ones are zero.
 // Flags (one a panel and direction, one set a group) hold 2 * epoch once t is there, 2 * epoch + 1 once the result is; strips
 // start in the order in which they are waited for.
+// Launches begin early (signal.cuh): what a strip is and its first tile are read while the level before is on its way.
 // Shared: part[warp][column][row], t[column][row]. Barriers: parts and t written | t published, before it is announced |
 // parts of the second sum written | result written, before it is announced.
 #include "wide_tiles.cuh"
@@ -29,13 +30,13 @@ WF_DEVICE void store_part(T (*part)[kPitch], T (&acc)[2][N][4]) {
       for (int e = 0; e < 4; ++e) part[8 * n + tile_col(e)][16 * m + tile_row(e)] = acc[m][n][e], acc[m][n][e] = T(0);
 }
 
-// Products of the tiles first, first + step, ..: of `count`. (With the next tile loaded ahead it was no faster, and in crowds
-// of strips slower.)
+// Products of the tiles first, first + step, ..: of `count`; `loaded`: the first lies in `a`. (With the next tile loaded ahead it
+// was no faster, and in crowds of strips slower.)
 template <typename T, typename Load, typename Use>
-WF_DEVICE void run_tiles(int first, int count, int step, const Load& load, const Use& use) {
-  Tile<T> a;
+WF_DEVICE void run_tiles(Tile<T>& a, bool loaded, int first, int count, int step, const Load& load, const Use& use) {
   for (int p = first; p < count; p += step) {
-    load(a, p);
+    if (!loaded) load(a, p);
+    loaded = false;
     use(a, p);
   }
 }
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kWideThreads)
                    const i32* active, const i64* sizes, i32 span, i32 columns, i32 flag_words) {
   constexpr int kColumns = 8 * N;
   __shared__ T part[kWideWarps][kColumns][kPitch], t[kColumns][kPitch];
-  if (active != nullptr && *active == 0) return;
+  grid_release();
   const int groups = (columns + kColumns - 1) / kColumns, group = static_cast<int>(blockIdx.x) % groups;
   const Item item = items[static_cast<int>(blockIdx.x) / groups];
   const Front f = fronts[item.front];
@@ -112,17 +113,22 @@ __global__ void __launch_bounds__(kWideThreads)
   x += group * kColumns * n + f.first, z += group * kColumns * n + f.first, upd += group * kColumns * below;
   const T* panel = panels + f.panel;
   u32* done = flags + group * static_cast<i64>(flag_words) + f.flag;
-  const u32 epoch = flags[0];
   const int from = own && inside ? pivots[2 * (f.first + row)] - item.row : lane;
+  const auto load_before = [&](Tile<T>& a, int p) {
+    load_tile<kFull>(a, panel + static_cast<i64>(p) * kPanel * f.ld + item.row, 1, f.ld, rows, f.width - p * kPanel);
+  };
+  Tile<T> tile;
+  const bool early = warp < first;
+  if (early) load_before(tile, warp);
+  grid_wait();
+  if (active != nullptr && *active == 0) return;
+  const u32 epoch = flags[0];
   for (int c = warp; c < kColumns; c += kWideWarps) t[c][lane] = c < live && own && inside ? x[c * n + row] : T(0);
   __syncwarp();
   gather_rows<N>(t, item, f, children, maps, lists, list_sources, upd, below, live);
   T acc[2][N][4] = {};
   run_tiles<T>(
-      warp, first, kWideWarps,
-      [&](Tile<T>& a, int p) {
-        load_tile<kFull>(a, panel + static_cast<i64>(p) * kPanel * f.ld + item.row, 1, f.ld, rows, f.width - p * kPanel);
-      },
+      tile, early, warp, first, kWideWarps, load_before,
       [&](const Tile<T>& a, int p) {
         warp_wait(done + p, 2 * epoch + 1);
         multiply_tile<N>(acc, a, [&](int s, int c) {
@@ -144,7 +150,7 @@ __global__ void __launch_bounds__(kWideThreads)
   __syncthreads();
   if (threadIdx.x == 0) signal_set(done + index, 2 * epoch);
   run_tiles<T>(
-      first + warp, index + 1, kWideWarps,
+      tile, false, first + warp, index + 1, kWideWarps,
       [&](Tile<T>& a, int p) {
         const T* at = panel + static_cast<i64>(item.row) * f.ld + p * kPanel;
         if (p == index) load_tile<kUnitLower>(a, at, f.ld, 1, rows, rows);
@@ -189,7 +195,7 @@ __global__ void __launch_bounds__(kWideThreads)
                     i32 flag_words) {
   constexpr int kColumns = 8 * N;
   __shared__ T part[kWideWarps][kColumns][kPitch], t[kColumns][kPitch];
-  if (active != nullptr && *active == 0) return;
+  grid_release();
   const int groups = (columns + kColumns - 1) / kColumns, group = static_cast<int>(blockIdx.x) % groups;
   const Item item = items[static_cast<int>(blockIdx.x) / groups];
   const Front f = fronts[item.front];
@@ -203,17 +209,22 @@ __global__ void __launch_bounds__(kWideThreads)
   const T* mine = panel + static_cast<i64>(item.row) * f.ld;
   const i32* order = pivots + 2 * f.first;
   u32* done = flags + group * static_cast<i64>(flag_words) + f.flag + blocks;
+  const int behind = f.rows - f.width;
+  const auto load_behind = [&](Tile<T>& a, int p) {
+    load_tile<kFull>(a, mine + f.width + p * kPanel, f.ld, 1, size, behind - p * kPanel);
+  };
+  const i32 to = inside ? order[2 * row] : 0;
+  Tile<T> tile;
+  const bool early = warp * kPanel < behind;
+  if (early) load_behind(tile, warp);
+  grid_wait();
+  if (active != nullptr && *active == 0) return;
   const u32 epoch = flags[0];
   for (int c = warp; c < kColumns; c += kWideWarps)
     t[c][lane] = c < live && inside ? divided(z + c * n, diagonal, pivots, f.first + row) : T(0);
-  const i32 to = inside ? order[2 * row] : 0;
   T acc[2][N][4] = {};
-  const int behind = f.rows - f.width;
   run_tiles<T>(
-      warp, (behind + kPanel - 1) / kPanel, kWideWarps,
-      [&](Tile<T>& a, int p) {
-        load_tile<kFull>(a, mine + f.width + p * kPanel, f.ld, 1, size, behind - p * kPanel);
-      },
+      tile, early, warp, (behind + kPanel - 1) / kPanel, kWideWarps, load_behind,
       [&](const Tile<T>& a, int p) {
         i32 at[8];
         WF_UNROLL
@@ -224,7 +235,7 @@ __global__ void __launch_bounds__(kWideThreads)
         multiply_tile<N>(acc, a, [&](int s, int c) { return c < live && at[s] >= 0 ? x[c * n + at[s]] : T(0); });
       });
   run_tiles<T>(
-      warp, blocks - last, kWideWarps,
+      tile, false, warp, blocks - last, kWideWarps,
       [&](Tile<T>& a, int q) {
         const int p = blocks - 1 - q;
         load_tile<kFull>(a, mine + p * kPanel, f.ld, 1, size, f.width - p * kPanel);
@@ -252,7 +263,7 @@ __global__ void __launch_bounds__(kWideThreads)
   __syncthreads();
   if (threadIdx.x == 0) signal_set(done + index, 2 * epoch);
   run_tiles<T>(
-      warp, last - index, kWideWarps,
+      tile, false, warp, last - index, kWideWarps,
       [&](Tile<T>& a, int q) {
         const int p = index + q;
         const T* at = panel + static_cast<i64>(p) * kPanel * f.ld + item.row;
