@@ -21,8 +21,8 @@ BRANCHES = 4
 ASIDE = ("invert", "update_rest")  # nothing that is urgent waits for these
 # kernels that wait for the launch before them themselves (`grid_wait`), and read what only older work wrote until then
 WAITING = frozenset(
-    ("forward", "backward", "forward_strips", "backward_strips", "sweep_forest", "permute_in", "permute_out")
-    + ("measure", "judge", "keep_better", "start_solve", "start_tree")
+    {"forward", "backward", "forward_strips", "backward_strips", "sweep_forest", "permute_in", "permute_out"}
+    | {"measure", "judge", "keep_better", "start_solve", "start_tree"}
 )
 EARLY_CC = (9, 0)
 
