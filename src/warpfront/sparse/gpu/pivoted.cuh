@@ -43,6 +43,15 @@ WF_DEVICE bool same_bits(double a, double b) { return __double_as_longlong(a) ==
 WF_DEVICE bool same_bits(float a, float b) { return __float_as_int(a) == __float_as_int(b); }
 WF_DEVICE double size_of(double a) { return __longlong_as_double(__double_as_longlong(a) & 0x7fffffffffffffffll); }
 WF_DEVICE float size_of(float a) { return __int_as_float(__float_as_int(a) & 0x7fffffff); }
+// The greater of two sizes, NaN first: in integers, which a comparison and a selection take.
+WF_DEVICE double larger(double a, double b) {
+  const i64 x = __double_as_longlong(a), y = __double_as_longlong(b);
+  return __longlong_as_double(x > y ? x : y);
+}
+WF_DEVICE float larger(float a, float b) {
+  const i32 x = __float_as_int(a), y = __float_as_int(b);
+  return __int_as_float(x > y ? x : y);
+}
 
 // First lane that holds the warp's largest value, or -1 where that is zero.
 template <typename T>
@@ -117,13 +126,13 @@ template <typename T>
 WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T inverse, T below, T y_below, T x_rest, T y_next, T u, T per_u) {
   const T alpha = T(kAlpha);
   const T akk = size_of(pick[0]), arr = size_of(pick[3]);
-  const T y_full = nan_max(y_next, size_of(pick[4])), y_all = nan_max(y_full, y_below);
+  const T y_full = larger(y_next, size_of(pick[4])), y_all = larger(y_full, y_below);
   if (akk * y_full >= alpha * size * size && akk >= u * below) return {kOnePivot, k};
   if (arr >= alpha * y_full && arr >= u * y_all) return {kOnePivot, r};
   if (size > T(0)) {
     const T mine = pick[0] * inverse, theirs = pick[3] * inverse;
     const T determinant = size_of(mine * theirs - T(1));
-    const T y_rest = nan_max(y_next, y_below), limit = determinant * size * per_u;
+    const T y_rest = larger(y_next, y_below), limit = determinant * size * per_u;
     if (determinant > T(1e-8) && size_of(theirs) * x_rest + y_rest <= limit && x_rest + size_of(mine) * y_rest <= limit)
       return {kTwoPivot, r};
   }

@@ -43,6 +43,14 @@ struct PutShared {
   }
 };
 
+// Rows Begin.. of eight, less what the first has in them, moved down by one: r[m - 1] = r[m] - l[m ld] first. Behind the
+// last row of a front's pivots stand zeros.
+template <int Begin, typename T>
+WF_DEVICE void next_row(T (&r)[kPanel], T first, const T* l, int ld) {
+  WF_UNROLL
+  for (int m = max_of(Begin, 1); m < Begin + 8; ++m) r[m - 1] = fma(-l[m * ld], first, r[m]);
+}
+
 // One warp: L (pivot order) above the diagonal of a, inverse(k, n) of L, rows by pivot and columns by place in the front, at
 // k * kPitch + n of `inverse`. False where the rows below could change a decision that no test covers.
 template <typename T, int Threads>
@@ -57,12 +65,14 @@ __device__ __noinline__ bool search_block(T* a, int ld, int width, const T* rule
   pivot_in_registers(r, inverse, kPitch, width, width, rule, s.warp, at, put);
   __syncwarp();
   if (stats[kZeros] + stats[kDoubtful] + stats[kNonFinite] > 0) return false;
+  const int own = lane < width ? lane : 0, before = lane < width ? at : 0;
   WF_UNROLL
-  for (int k = 0; k < kPanel; ++k) r[k] = k < width && lane < width ? inverse[k * kPitch + lane] : T(0);
+  for (int k = 0; k < kPanel; ++k) r[k] = inverse[(k < width ? k : 0) * kPitch + own];
   __syncwarp();
+  T* mine = a + at * ld;
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k)
-    if (k < at && lane < width) a[at * ld + k] = r[k];
+    if (k < before) mine[k] = r[k];
   __syncwarp();
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) r[k] = T(k == lane && lane < width);
@@ -70,8 +80,12 @@ __device__ __noinline__ bool search_block(T* a, int ld, int width, const T* rule
   WF_UNROLL_N(1)
   for (int k = 0; k < width; ++k) {
     const T first = r[0];
-    WF_UNROLL
-    for (int m = 1; m < kPanel; ++m) r[m - 1] = k + m < width ? fma(-a[(k + m) * ld + k], first, r[m]) : T(0);
+    const T* l = a + k * ld + k;
+    const int left = width - k;
+    next_row<0>(r, first, l, ld);
+    if (left > 8) next_row<8>(r, first, l, ld);
+    if (left > 16) next_row<16>(r, first, l, ld);
+    if (left > 24) next_row<24>(r, first, l, ld);
     column[k] = first;
   }
   for (int k = width; k < kPanel; ++k) column[k] = T(0);
@@ -89,13 +103,13 @@ WF_DEVICE void largest_below(const T* a, int ld, int padded, int width, const T*
     WF_UNROLL
     for (int n = 0; n < 4; ++n)
       for (int e = 0; e < 4; ++e)
-        if (i0 + tile_row(e) >= width) largest[n][e % 2] = nan_max(largest[n][e % 2], size_of(acc[n][e]));
+        if (i0 + tile_row(e) >= width) largest[n][e % 2] = larger(largest[n][e % 2], size_of(acc[n][e]));
   }
   WF_UNROLL
   for (int n = 0; n < 4; ++n)
     for (int h = 0; h < 2; ++h) {
       T v = largest[n][h];
-      for (int step = 4; step < kWarp; step *= 2) v = nan_max(v, __shfl_xor_sync(kFullMask, v, step));
+      for (int step = 4; step < kWarp; step *= 2) v = larger(v, __shfl_xor_sync(kFullMask, v, step));
       if (lane < 4) part[warp * kPanel + 8 * n + 2 * lane + h] = v;
     }
 }
@@ -105,7 +119,7 @@ template <int Threads, typename T>
 WF_DEVICE bool rows_below_fit(const SearchScratch<T, Threads>& s, const Diagonal<T>& d, int width, T u) {
   const int lane = lane_id();
   T x = T(0);
-  for (int w = 0; w < Threads / kWarp; ++w) x = nan_max(x, s.part[w * kPanel + lane]);
+  for (int w = 0; w < Threads / kWarp; ++w) x = larger(x, s.part[w * kPanel + lane]);
   const T following = __shfl_sync(kFullMask, x, (lane + 1) % kWarp);
   bool fits = true;
   if (lane < width) {
@@ -113,7 +127,7 @@ WF_DEVICE bool rows_below_fit(const SearchScratch<T, Threads>& s, const Diagonal
     fits = x - x == T(0);
     if (step == 0 && s.limit[lane] >= T(0)) fits = fits && u * x <= s.limit[lane];
     if (step == 1) {
-      const T largest_x = nan_max(x, s.rest[lane]), largest_y = nan_max(following, s.rest[lane + 1]);
+      const T largest_x = larger(x, s.rest[lane]), largest_y = larger(following, s.rest[lane + 1]);
       fits = fits && s.size[lane + 1] * largest_x + largest_y <= s.limit[lane] &&
              largest_x + s.size[lane] * largest_y <= s.limit[lane];
     }
@@ -129,9 +143,10 @@ WF_DEVICE void settle_search(T* a, int ld, int width, T* inverse, const Diagonal
   T own = T(0), other = T(0);
   if (lane < width) {
     const T mine = d.own[kLead + lane], off = d.other[kLead + lane];
-    if (step == 0) own = T(1) / mine;
+    if (step == 0) own = reciprocal(mine);
     else {
-      const T p = mine / off, q = d.own[kLead + partner] / off, scale = T(1) / ((p * q - T(1)) * off);
+      const T per_off = reciprocal(off), p = mine * per_off, q = d.own[kLead + partner] * per_off;
+      const T scale = per_off * reciprocal(p * q - T(1));
       own = q * scale, other = -scale;
     }
   }

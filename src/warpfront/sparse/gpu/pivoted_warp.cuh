@@ -140,8 +140,8 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
         if (rows > width) {
           low = warp_largest(live && lane >= width ? size_x : T(0)), y_below = warp_largest(live && lane >= width ? size_y : T(0));
         }
-        rest_x = x_rest, rest_y = nan_max(y_next, y_below);
-        choice = choose(pick, k, place, size, per_size, nan_max(size, low), y_below, x_rest, y_next, u, per_u);
+        rest_x = x_rest, rest_y = larger(y_next, y_below);
+        choice = choose(pick, k, place, size, per_size, larger(size, low), y_below, x_rest, y_next, u, per_u);
       }
       if (choice.kind == kNoPivot && force) {
         choice.kind = kOnePivot, choice.place = k, forced = true;
