@@ -90,10 +90,12 @@ __global__ void __launch_bounds__(kTreeThreads, 2)
                 i32* stats, u32* cells, i32 count) {
   WF_DYNAMIC_SHARED(memory);
   __shared__ TicketScratch<T, Pivoting> scratch;
+  __shared__ T shared_rule[kEpsilon + 1];
   __shared__ i32 shared_ticket;
   __shared__ i32 cold[kTreeThreads];  // kinds of fronts not met yet: bit 0 a warp's, bit 1 the block's; a word a thread
   const int thread = threadIdx.x, warp = thread / kWarp;
-  const Forest<T> forest = {fronts, {gathers, sources, places, values, blocks}, rule, panels, blocks, diagonal, pivots, stats, cells};
+  const Forest<T> forest = {fronts, {gathers, sources, places, values, blocks}, shared_rule, panels, blocks, diagonal, pivots, stats, cells};
+  if (Pivoting && thread <= kEpsilon) shared_rule[thread] = rule[thread];  // read behind the first ticket's barrier
   T* a = reinterpret_cast<T*>(memory);
   cold[thread] = 3;
   for (;;) {
