@@ -5,8 +5,9 @@
 // first, its rows of D U from the second, and the same lines advance the inverses. No value is held back for an interchange:
 // where an entry is refused the block still stands where it stood, and what was written is of no use.
 // The two copies of the block round differently; L is taken from one, U from the other, pivots from the first.
-// A barrier of the four warps a step: lines stored | read. Lines alternate, so it also separates a step's reads from the next
-// but one step's stores; the first warp's verdict alternates as well, and is read a step later.
+// A barrier of the four warps a step: lines stored | read. Lines alternate, and the next step's are stored as soon as they are
+// made; so it also separates a step's reads from the next one's stores. The first warp's verdict alternates as well, and is read a
+// step later.
 // The rule takes a diagonal entry of at least a share of its column's largest without looking at another one (lu_front.cuh). In a
 // front, the rows below say so once they are formed: |L| <= 1 / share is the same question.
 #pragma once
@@ -32,16 +33,16 @@ struct LuBlockTarget {
   T* diagonal;
 };
 
-// The second of two pivots and its reciprocal, from their determinant where that is in range; `cross` is the product of the
-// entries beside them.
-WF_DEVICE Second<double> lu_second(double p0, double i0, double p1, double cross) {
+// The second of two pivots and its reciprocal, from their determinant, whose reciprocal does not wait for the first pivot's;
+// `cross` is the product of the entries beside them. Not safe: the determinant leaves the range in which that is exact.
+WF_DEVICE Second<double> lu_second(double p0, double i0, double p1, double cross, bool& safe) {
   const double determinant = fma(p0, p1, -cross), size = lu_size(determinant);
-  if (size > 1e-280 && size < 1e280) return {determinant * i0, p0 * reciprocal(determinant)};
-  const double d = fma(-i0, cross, p1);
-  return {d, reciprocal(d)};
+  safe = size > 1e-280 && size < 1e280;
+  return {determinant * i0, p0 * reciprocal(determinant)};
 }
-WF_DEVICE Second<float> lu_second(float, float i0, float p1, float cross) {
+WF_DEVICE Second<float> lu_second(float, float i0, float p1, float cross, bool& safe) {
   const float d = fmaf(-i0, cross, p1);
+  safe = true;
   return {d, reciprocal(d)};
 }
 
@@ -72,45 +73,57 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) v[k] = T(k == lane);
   if (role < 2 && lane < size) {
+    const T* from = block + lane * (role == 0 ? 1 : pitch);
+    const int apart = role == 0 ? pitch : 1;
     WF_UNROLL
     for (int k = 0; k < kPanel; ++k)
-      if (k < size) v[k] = role == 0 ? block[k * pitch + lane] : block[lane * pitch + k];
+      if (k < size) v[k] = from[k * apart];
   }
   if (role < 4) {
     s.line[0][role * kLine + kPanel + lane] = s.line[1][role * kLine + kPanel + lane] = T(0);
     if (role == 0 && lane == 0) s.refused[1] = s.verdict = 0;
   }
+  const auto store = [&](int step) {
+    T* line = s.line[step % 2] + 2 * role * kLine + lane;
+    if (role < 2) line[0] = v[0], line[kLine] = v[1];
+  };
+  store(0);
   T* const target = role == 0 || role == 3 ? to.lower : to.upper;
   WF_UNROLL_N(1)
   for (int j = 0; role < 4 && j < size; j += 2) {
-    T* here = s.line[j / 2 % 2];
-    if (role < 2) here[2 * role * kLine + lane] = v[0], here[(2 * role + 1) * kLine + lane] = v[1];
     four_warps_sync();
-    if (s.refused[(j / 2 + 1) % 2] != 0) break;
+    const T* here = s.line[j / 2 % 2];
     const T *mine = here + role % 2 * 2 * kLine + j, *theirs = here + (1 - role % 2) * 2 * kLine + j;
     const T p0 = here[j], p1 = here[kLine + j + 1], side = theirs[1], cross = mine[1];
+    const int refused = s.refused[(j / 2 + 1) % 2], left = size - j;
+    bool safe;
     const T i0 = reciprocal(p0);
-    const Second<T> next = lu_second(p0, i0, p1, side * cross);
-    const T l0 = v[0] * i0, below = fma(-l0, side, v[1]), l1 = below * next.inverse;
+    const Second<T> next = lu_second(p0, i0, p1, side * cross, safe);
+    const T v0 = v[0], l0 = v0 * i0, below = fma(-l0, side, v[1]), l1 = below * next.inverse;
     const T lead = fma(-l1, cross * i0, l0);
+    advance<0, 2>(v, lead, l1, theirs, theirs + kLine);
+    store(j / 2 + 1);
+    if (left > 8) advance<8, 2>(v, lead, l1, theirs, theirs + kLine);
+    if (left > 16) advance<16, 2>(v, lead, l1, theirs, theirs + kLine);
+    if (left > 24) advance<24, 2>(v, lead, l1, theirs, theirs + kLine);
     if (role == 0) {
-      const bool fine = lu_passes(p0, lu_size(v[0]), lane > j, sure, share) &&
-                        (j + 1 == size || lu_passes(next.d, lu_size(below), lane > j + 1, sure, share));
+      const bool fine = safe && lu_passes(p0, lu_size(v0), lane > j, sure, share) &&
+                        (left == 1 || lu_passes(next.d, lu_size(below), lane > j + 1, sure, share));
       const bool all = __all_sync(kFullMask, fine);
       if (lane == 0) s.refused[j / 2 % 2] = !all;
       if (lane == 0 && !all) s.verdict = 1;
     }
-    const T e0 = role < 2 ? l0 : v[0], e1 = role < 2 ? l1 : below;
+    const T e0 = role < 2 ? l0 : v0, e1 = role < 2 ? l1 : below;
     T* column = target + j * to.ld;
     if (role < 2 ? lane > j && lane < size : lane < j) column[lane] = e0;
-    if (role < 2 ? lane > j + 1 && lane < size : lane <= j && j + 1 < size) column[to.ld + lane] = e1;
+    if (role < 2 ? lane > j + 1 && lane < size : lane <= j && left > 1) column[to.ld + lane] = e1;
     if (role >= 2) {
       inverse(role, j, e0);
-      if (j + 1 < size) inverse(role, j + 1, e1);
+      if (left > 1) inverse(role, j + 1, e1);
     }
     if (lane == j) d = p0, per_d = i0;
     if (lane == j + 1) d = next.d, per_d = next.inverse;
-    advance_all<2>(v, lead, l1, theirs, theirs + kLine, size - j);
+    if (refused != 0) break;
   }
   if (role < 2 && lane < size) target[lane * to.ld + lane] = T(1);
   if (role == 0) {
@@ -150,45 +163,33 @@ WF_DEVICE void multiply_triangle(T (&acc)[4][4], const T* s, int di, int dp, con
 }
 
 // Behind a block k0..end of a front that was eliminated in place: rows of L, unless one of them is too large (false; nothing is
-// changed), then rows of U. `square` holds the block's inverses: U's above the diagonal by rows, L's below it.
-// Barriers: rows formed and judged, before they are stored | stored.
+// changed), and rows of U, 16 rows or columns a warp. `square` holds the block's inverses: U's above the diagonal by rows, L's
+// below it. Rows of L are made twice, which is cheaper than the code to keep them until they are judged.
+// Barriers: judged, before anything is stored | stored.
 template <int Threads, typename T>
 WF_DEVICE bool lu_direct_rows(T* a, int ld, int rows, int k0, int end, T share, const T* square, const T* reciprocals) {
-  constexpr int kWarps = Threads / kWarp, kMost = 2;
-  static_assert(kMost * kWarps * 16 >= (Threads == 256 ? 160 : Threads), "a front has more rows than are held here");
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, size = end - k0, first = end / 16 * 16 + 16 * warp;
-  T acc[kMost][4][4] = {};
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, size = end - k0, first = end / 16 * 16, tiles = (rows - first + 15) / 16;
   bool fits = true;
-  WF_UNROLL
-  for (int q = 0; q < kMost; ++q) {
-    const int i0 = first + 16 * kWarps * q;
-    if (i0 >= rows) continue;
-    multiply_triangle(acc[q], a + k0 * ld + i0, 1, ld, square, kPitch, 1, size);
-    WF_UNROLL
-    for (int n = 0; n < 4; ++n)
-      for (int e = 0; e < 4; ++e) {
-        const int i = i0 + tile_row(e), c = 8 * n + tile_col(e);
-        acc[q][n][e] *= reciprocals[c];
-        if (i >= end && i < rows && c < size && !(share * lu_size(acc[q][n][e]) <= T(1))) fits = false;
-      }
-  }
-  if (!__syncthreads_and(fits)) return false;
-  WF_UNROLL
-  for (int q = 0; q < kMost; ++q)
-    for (int n = 0; n < 4; ++n)
-      for (int e = 0; e < 4; ++e) {
-        const int i = first + 16 * kWarps * q + tile_row(e), c = 8 * n + tile_col(e);
-        if (i >= end && i < rows && c < size) a[(k0 + c) * ld + i] = acc[q][n][e];
-      }
-  for (int j0 = first; j0 < rows; j0 += 16 * kWarps) {
-    T above[4][4] = {};
-    multiply_triangle(above, a + j0 * ld + k0, ld, 1, square, 1, kPitch, size);
-    WF_UNROLL
-    for (int n = 0; n < 4; ++n)
-      for (int e = 0; e < 4; ++e) {
-        const int j = j0 + tile_row(e), c = 8 * n + tile_col(e);
-        if (j >= end && j < rows && c < size) a[j * ld + k0 + c] = above[n][e];
-      }
+  WF_UNROLL_N(1)
+  for (int pass = 0; pass < 2; ++pass) {
+    if (pass == 1 && !__syncthreads_and(fits)) return false;
+    WF_UNROLL_N(1)
+    for (int q = warp; q < (pass == 0 ? tiles : 2 * tiles); q += Threads / kWarp) {
+      const bool upper = q >= tiles;
+      const int i0 = first + 16 * (upper ? q - tiles : q), di = upper ? ld : 1, dc = upper ? 1 : ld;
+      T* tile = a + i0 * di + k0 * dc;
+      T acc[4][4] = {};
+      multiply_triangle(acc, tile, di, dc, square, upper ? 1 : kPitch, upper ? kPitch : 1, size);
+      WF_UNROLL
+      for (int n = 0; n < 4; ++n)
+        for (int e = 0; e < 4; ++e) {
+          const int i = tile_row(e), c = 8 * n + tile_col(e);
+          const T v = upper ? acc[n][e] : acc[n][e] * reciprocals[c];
+          if (i0 + i < end || i0 + i >= rows || c >= size) continue;
+          if (pass == 1) tile[i * di + c * dc] = v;
+          else if (!(share * lu_size(v) <= T(1))) fits = false;
+        }
+    }
   }
   __syncthreads();
   return true;
