@@ -170,7 +170,8 @@ WF_DEVICE bool narrow_front(T* a, int ld, int rows, int padded, int width, const
   clear_diagonal<Threads>(direct.d);
   clear_diagonal<Threads>(p.d);
   __syncthreads();
-  if (try_direct<Threads>(a, ld, rows, padded, width, 0, width, rule, direct, s.warp.stats)) {
+  const bool hopeful = !refused_at_once(a, width, width, rule[kDoubt], T(0));  // the same in every warp
+  if (hopeful && try_direct<Threads>(a, ld, rows, padded, width, 0, width, rule, direct, s.warp.stats)) {
     if (warp == 0) write_direct(direct, 0, width, diagonal, pivots);
     if (width < rows) update_trailing<Threads>(a, ld, padded, 0, width, direct.d);
     __syncthreads();

@@ -34,6 +34,14 @@ WF_DEVICE void load_rows(T (&r)[kPanel], const T* a, int ld, int size) {
   __syncwarp();
 }
 
+// Whether the first of `full` columns fails the tests by which eliminate_direct takes it: most fronts of a KKT system are
+// refused there, and need not be loaded for it.
+template <typename T>
+WF_DEVICE bool refused_at_once(const T* a, int rows, int full, T least, T u) {
+  const int lane = lane_id();
+  return !accept<true>(a[0], lane < rows ? a[lane] : T(0), lane > 0, lane < full ? max_of(T(kAlpha), u) : u, least);
+}
+
 // A front's contribution block to global memory; a row a lane, its column q stands in r[q + shift].
 template <typename T>
 WF_DEVICE void write_block(T* block, const T (&r)[kPanel], int rows, int width, int shift) {

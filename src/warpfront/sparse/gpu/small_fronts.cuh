@@ -145,13 +145,14 @@ WF_DEVICE bool eliminate_in_registers(const T* a, int ld, const Front& f, const 
                                       u32* cell) {
   const int lane = lane_id();
   const bool stored = lane < f.ld;
+  const T least = Indefinite ? rule[kDoubt] : T(0), u = Indefinite ? rule[kThreshold] : T(0);
+  if (Indefinite && refused_at_once(a, f.rows, f.width, least, u)) return false;
   T r[kPanel], d = T(1);
   load_rows(r, a, ld, f.rows);
-  const int bad = eliminate_direct<Indefinite, false>(r, f.rows, f.width, columns, f.width, Indefinite ? rule[kDoubt] : T(0),
-                                               Indefinite ? rule[kThreshold] : T(0), [&](int j, T pivot, T l, T y) {
-                                                 if (lane == j) d = pivot;
-                                                 if (stored) to.panel[j * f.ld + lane] = lane > j ? l : y;
-                                               });
+  const int bad = eliminate_direct<Indefinite, false>(r, f.rows, f.width, columns, f.width, least, u, [&](int j, T pivot, T l, T y) {
+    if (lane == j) d = pivot;
+    if (stored) to.panel[j * f.ld + lane] = lane > j ? l : y;
+  });
   if (Indefinite && bad >= 0) return false;
   write_block(to.block, r, f.rows, f.width, 0);
   tell<kWarp>(cell);
