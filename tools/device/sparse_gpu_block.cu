@@ -28,21 +28,23 @@ __global__ void __launch_bounds__(256, 1)
   for (int r = 0; r < repeats; ++r) {
     for (int e = thread; e < kPanel * kPanel; e += 256) block[e / kPanel * kPitch + e % kPanel] = blocks[e];
     __syncthreads();
-    if (thread < kWarp) {
+    if (thread < (Way >= 2 ? kBlockTeam : kWarp)) {
       int verdict;
+      const int role = thread / kWarp;
       const long long begun = now();
       long long eliminated = begun, announced;
       if constexpr (Way >= 2) {
-        if (kNow) publish_zeros(size, to);
-        verdict = eliminate_blocked<Indefinite>(block, kPitch, size, least, blocked, [&](int n, const Eight<T>& e) {
-          if (kNow) publish_eight(e, n, size, to);
+        if (kNow && role == 2) publish_zeros(size, to);
+        verdict = eliminate_blocked<Indefinite>(role, block, kPitch, size, least, blocked, [&](int n, int part, int of) {
+          if (kNow) publish_eight(n, part, of, size, blocked, to);
         });
         eliminated = now();
         const bool taken = !Indefinite || verdict < 0;
-        if (!kNow && taken) publish_blocked(size, blocked, to);
-        if (Way == 2) to.announce();
+        if (!kNow && taken) publish_blocked(role, kBlockTeam / kWarp, size, blocked, to);
+        block_team_sync();
+        if (Way == 2 && role == 0) to.announce();
         announced = now();
-        if (taken) settle_blocked(block, size, verdict, blocked, to);
+        if (role == 0 && taken) settle_blocked(block, size, verdict, blocked, to);
       } else {
         verdict = direct_block<Indefinite, Indefinite, Way == 1>(block, kPitch, 0, size, least, direct);
         __syncwarp();
@@ -54,7 +56,7 @@ __global__ void __launch_bounds__(256, 1)
         if (Indefinite && taken) settle_block(block, kPitch, 0, size, direct);
         if (taken) write_direct(direct, 0, size, to.diagonal, to.pivots);
       }
-      if (lane == 0) times[3 * r] = eliminated - begun, times[3 * r + 1] = announced - begun, times[3 * r + 2] = begun, times[3 * repeats] = verdict;
+      if (thread == 0) times[3 * r] = eliminated - begun, times[3 * r + 1] = announced - begun, times[3 * r + 2] = begun, times[3 * repeats] = verdict;
     }
     __syncthreads();
   }

@@ -1,5 +1,4 @@
-// Elimination without interchanges of one 32 x 32 block by one warp, eight columns at a time, with the inverse of its
-// unit lower factor.
+// Elimination without interchanges of one 32 x 32 block, eight columns at a time, with the inverse of its unit lower factor.
 //
 // W is the block's columns, and, in the rows of columns that have passed, the columns of the inverse: row i of the eight
 // columns n is, behind them, row i of the block; in them a row of the unit matrix; before them 0, all of it less what the
@@ -7,6 +6,8 @@
 // the inverse before: the same work in every lane. The 8 x 8 factor itself every lane makes for itself, from the same values:
 // the chain from pivot to pivot holds no exchange between lanes. One exchange for eight columns remains: the next
 // columns' W by products of what the lanes have found (FP64 tensor cores, m8n8k4; sums in a fixed order).
+// Three warps: the first eliminates, the second prepares the next columns' W but for what the present ones subtract, the third hands
+// on what is found. A barrier of the three lies behind each eight columns.
 // The block is read only: a refused one can still be searched.
 // Eight columns of which a pivot fails, or two pivots' product leaves the range of numbers, are done again from where they began,
 // carefully: that depends on their values alone.
@@ -21,9 +22,23 @@ template <typename T>
 struct alignas(16) BlockedScratch {
   T x[kPanel * kPitch];  // by rows: L D, and from the block of eight on the diagonal on the columns of the inverse
   T l[kPanel * kPitch];  // the same times 1 / D: L, and M = inv(L)^T inv(D)
-  T next[kPanel * kNextPitch];
-  T d[kPanel], inverse[kPanel];  // D, 1 / D
+  T own[kPanel * kSub];  // L within eight columns, by rows
+  T next[kPanel * kNextPitch];       // W of the eight columns that come next
+  T ahead[2][kPanel / kSub][2 * kWarp];  // of those, and of the ones behind them, what is known before their turn: a lane's pairs
+  T d[kPanel];
+  i32 bad[2];  // the first column that fails, or -1, as known behind even and odd eights
 };
+
+constexpr int kBlockTeam = 3 * kWarp;
+
+// Barrier of the three warps.
+WF_DEVICE void block_team_sync() {
+#ifdef WARPFRONT_SIMT
+  simt::barrier_sync(1, kBlockTeam);
+#else
+  asm volatile("bar.sync 1, 96;" : : : "memory");
+#endif
+}
 
 // Lower triangle of 8 x 8, by rows.
 WF_DEVICE constexpr int packed_row(int r, int c) { return r * (r + 1) / 2 + c; }
@@ -179,25 +194,19 @@ WF_DEVICE void store_eight(T* to, const T (&v)[kSub]) {
   for (int c = 0; c < kSub; c += 2) *reinterpret_cast<Two<T>*>(to + c) = {v[c], v[c + 1]};
 }
 
-// One lane: D of columns n, its reciprocal, and L of their own block, where the lanes' rows had the inverse.
+// One lane: L of the eight columns' own block, where the lanes' rows have the inverse.
 template <typename T>
-WF_DEVICE void keep_own(const Eight<T>& e, BlockedScratch<T>& s, int n) {
-  store_eight(s.d + kSub * n, e.d);
-  store_eight(s.inverse + kSub * n, e.inverse);
-  T* to = s.l + kSub * n * (kPitch + 1);
+WF_DEVICE void keep_own(const Eight<T>& e, T* own) {
   WF_UNROLL
   for (int r = 1; r < kSub; ++r)
     WF_UNROLL
     for (int c = 0; c < kSub; c += 2)
-      if (c < r) *reinterpret_cast<Two<T>*>(to + r * kPitch + c) = {e.g[packed_row(r, c)], e.g[packed_row(r, c + 1 < r ? c + 1 : c)]};
+      if (c < r) *reinterpret_cast<Two<T>*>(own + r * kSub + c) = {e.g[packed_row(r, c)], e.g[packed_row(r, c + 1 < r ? c + 1 : c)]};
 }
 
-// One warp: eliminates the block at `block`, `size` pivots, whose lower triangle is read. put(n, e) is called for each eight columns
-// n that are taken.
-// Indefinite = false: goes through; returns the first pivot that is not positive, or -1. Indefinite = true: stops at the first column
-// that the tests of 1 x 1 pivots refuse, and returns it.
-template <bool Indefinite, typename T, typename Put>
-WF_DEVICE int eliminate_blocked(const T* block, int ld, int size, T least, BlockedScratch<T>& s, const Put& put) {
+// The first warp. These three return what eliminate_blocked does.
+template <bool Indefinite, typename T>
+WF_DEVICE int eliminate_chain(const T* block, int ld, int size, T least, BlockedScratch<T>& s) {
   const int lane = lane_id(), parts = (size + kSub - 1) / kSub;
   int bad = -1;
   T w[4][2];
@@ -208,11 +217,6 @@ WF_DEVICE int eliminate_blocked(const T* block, int ld, int size, T least, Block
     __syncwarp();  // columns n have been handed over
     Eight<T> e;
     take_over(e, s, n);
-    if (n + 1 < parts) {
-      start_columns(w, block, ld, size, n + 1);
-      WF_UNROLL_N(1)
-      for (int q = 0; q < n; ++q) subtract_columns(w, s, q, n + 1);
-    }
     const int count = size - kSub * n;
     const bool behind = lane >= kSub * (n + 1);
     eliminate_eight<Indefinite, false>(e, count, behind, least);
@@ -221,19 +225,72 @@ WF_DEVICE int eliminate_blocked(const T* block, int ld, int size, T least, Block
       eliminate_eight<Indefinite, true>(e, count, behind, least);
       const int refused = first_refused(e.refused);
       if (bad < 0 && refused >= 0) bad = kSub * n + refused;
-      if (Indefinite && bad >= 0) return bad;
     }
     store_eight(s.x + lane * kPitch + kSub * n, e.v);
     store_eight(s.l + lane * kPitch + kSub * n, e.l);
-    __syncwarp();  // columns n of L have been stored, and W read
+    if (lane == 0) s.bad[n % 2] = bad, store_eight(s.d + kSub * n, e.d);
+    block_team_sync();
+    if (Indefinite && bad >= 0) return bad;
     if (n + 1 < parts) {
+      WF_UNROLL
+      for (int b = 0; b < 4; ++b) {
+        const Two<T> a = *reinterpret_cast<const Two<T>*>(&s.ahead[(n + 1) % 2][b][2 * lane]);
+        w[b][0] = a.x, w[b][1] = a.y;
+      }
       subtract_columns(w, s, n, n + 1);
       hand_over(w, s);
     }
-    put(n, e);
-    if (lane == 0) keep_own(e, s, n);
+    if (lane == 0) keep_own(e, s.own + n * kSub * kSub);
   }
   __syncwarp();
+  return bad;
+}
+
+// The second warp.
+template <bool Indefinite, typename T>
+WF_DEVICE int prepare_columns(const T* block, int ld, int size, BlockedScratch<T>& s) {
+  const int parts = (size + kSub - 1) / kSub;
+  WF_UNROLL_N(1)
+  for (int n = 0; n < parts; ++n) {
+    if (n + 1 < parts) {
+      T w[4][2];
+      start_columns(w, block, ld, size, n + 1);
+      WF_UNROLL_N(1)
+      for (int q = 0; q < n; ++q) subtract_columns(w, s, q, n + 1);
+      WF_UNROLL
+      for (int b = 0; b < 4; ++b) *reinterpret_cast<Two<T>*>(&s.ahead[(n + 1) % 2][b][2 * lane_id()]) = {w[b][0], w[b][1]};
+    }
+    block_team_sync();
+    if (Indefinite && s.bad[n % 2] >= 0) return s.bad[n % 2];
+  }
+  return s.bad[(parts - 1) % 2];
+}
+
+// The third warp.
+template <bool Indefinite, typename T, typename Put>
+WF_DEVICE int hand_on(int parts, const BlockedScratch<T>& s, const Put& put) {
+  WF_UNROLL_N(1)
+  for (int n = 0; n < parts; ++n) {
+    block_team_sync();
+    if (Indefinite && s.bad[n % 2] >= 0) return s.bad[n % 2];
+    if (n + 1 < parts) put(n, 0, 1);
+  }
+  return s.bad[(parts - 1) % 2];
+}
+
+// Three warps, `role` 0, 1 and 2: eliminate the block at `block`, `size` pivots, whose lower triangle is read.
+// put(n, part, of) is called by the third warp for each eight columns n that are taken, and for the last ones by the second, too, with
+// `part` of `of`.
+// Indefinite = false: goes through; returns the first pivot that is not positive, or -1. Indefinite = true: stops at the first column
+// that the tests of 1 x 1 pivots refuse, and returns it.
+template <bool Indefinite, typename T, typename Put>
+WF_DEVICE int eliminate_blocked(int role, const T* block, int ld, int size, T least, BlockedScratch<T>& s, const Put& put) {
+  const int parts = (size + kSub - 1) / kSub;
+  int bad;
+  if (role == 0) bad = eliminate_chain<Indefinite>(block, ld, size, least, s);
+  else if (role == 1) bad = prepare_columns<Indefinite>(block, ld, size, s);
+  else bad = hand_on<Indefinite>(parts, s, put);
+  if (role > 0 && !(Indefinite && bad >= 0)) put(parts - 1, role - 1, 2);
   return bad;
 }
 

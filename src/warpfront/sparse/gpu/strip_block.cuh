@@ -83,20 +83,17 @@ struct BlockOutput {
 };
 
 // Columns n of M and of D of a definite block as eliminate_blocked finds them, while it goes on: M's rows before 8 (n + 1) only.
+// One warp: rows 4 part.. of each 4 of.
 template <typename T>
-WF_DEVICE void publish_eight(const Eight<T>& e, int n, int size, const BlockOutput<T>& to) {
-  const int lane = lane_id(), count = size - kSub * n;
-  Tagged* row = to.tagged + lane * kPanel + kSub * n;
-  if (lane < kSub * (n + 1)) {
-    WF_UNROLL
-    for (int c = 0; c < kSub; ++c) tagged_store(row + c, lane < size && c < count ? e.l[c] : T(0), to.epoch);
-  }
-  if (lane != 0) return;
-  WF_UNROLL
-  for (int c = 0; c < kSub; ++c) tagged_store(to.tagged + kPanel * kPanel + kSub * n + c, c < count ? e.d[c] : T(0), to.epoch);
+WF_DEVICE void publish_eight(int n, int part, int of, int size, const BlockedScratch<T>& s, const BlockOutput<T>& to) {
+  const int lane = lane_id(), col = kSub * n + lane % kSub;
+  WF_UNROLL_N(1)
+  for (int k = 4 * part + lane / kSub; k < kSub * (n + 1); k += 4 * of)
+    tagged_store(to.tagged + k * kPanel + col, k < size && col < size ? s.l[k * kPitch + col] : T(0), to.epoch);
+  if (part == 0 && lane < kSub) tagged_store(to.tagged + kPanel * kPanel + col, col < size ? s.d[col] : T(0), to.epoch);
 }
 
-// Columns that are not there.
+// Columns that are not there; one warp.
 template <typename T>
 WF_DEVICE void publish_zeros(int size, const BlockOutput<T>& to) {
   const int lane = lane_id(), end = (size + kSub - 1) / kSub * kSub;
@@ -104,21 +101,16 @@ WF_DEVICE void publish_zeros(int size, const BlockOutput<T>& to) {
   if (lane >= end) tagged_store(to.tagged + kPanel * kPanel + lane, T(0), to.epoch);
 }
 
-// M and D of a whole block that eliminate_blocked has taken. Zero outside size x size.
+// M and D of a whole block that eliminate_blocked has taken, by one warp of `of`. Zero outside size x size.
 template <typename T>
-WF_DEVICE void publish_blocked(int size, const BlockedScratch<T>& s, const BlockOutput<T>& to) {
+WF_DEVICE void publish_blocked(int part, int of, int size, const BlockedScratch<T>& s, const BlockOutput<T>& to) {
   const int lane = lane_id();
-  const T d = lane < size ? s.d[lane] : T(0), inverse = lane < size ? s.inverse[lane] : T(0);
-  WF_UNROLL_N(8)
-  for (int k = 0; k < kPanel; ++k) {
-    const T m = k <= lane && lane < size ? s.x[k * kPitch + lane] * inverse : T(0);
+  for (int k = part; k < kPanel + 3; k += of) {
+    T m = T(0);
+    if (lane < size && k <= lane) m = s.l[k * kPitch + lane];
+    if (lane < size && k == kPanel) m = s.d[lane];
     if (to.tagged == nullptr) to.published[k * kPanel + lane] = m;
     else tagged_store(to.tagged + k * kPanel + lane, m, to.epoch);
-  }
-  for (int k = 0; k < 3; ++k) {
-    const int at = (kPanel + k) * kPanel + lane;
-    if (to.tagged == nullptr) to.published[at] = k == 0 ? d : T(0);
-    else tagged_store(to.tagged + at, k == 0 ? d : T(0), to.epoch);
   }
 }
 
@@ -135,22 +127,28 @@ WF_DEVICE void settle_blocked(T* block, int size, int bad, const BlockedScratch<
     to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
     to.pivots[2 * lane] = lane, to.pivots[2 * lane + 1] = 1;
   }
-  for (int k = 0; k < size; ++k) block[k * kPitch + lane] = (lane > k ? s.l : s.x)[lane * kPitch + k];
+  for (int k = 0; k < size; ++k) {
+    const T* from = lane <= k ? s.x + lane * kPitch + k : lane / kSub == k / kSub ? s.own + lane * kSub + k % kSub : s.l + lane * kPitch + k;
+    block[k * kPitch + lane] = *from;
+  }
 }
 
-// Eliminates a diagonal block by eliminate_blocked, publishes it (the others wait for that), and only then settles it.
-// An indefinite one may be refused: false, and it is as it was, and nothing has been published.
+// Eliminates a diagonal block by eliminate_blocked, publishes it (the others wait for that), and only then settles it; three warps,
+// of which the first settles. An indefinite one may be refused: false, and it is as it was, and nothing has been published.
 template <bool Indefinite, bool Streamed, typename T>
-WF_DEVICE bool take_blocked(T* block, int size, T least, BlockedScratch<T>& s, const BlockOutput<T>& to) {
+WF_DEVICE bool take_blocked(int role, T* block, int size, T least, BlockedScratch<T>& s, const BlockOutput<T>& to) {
   constexpr bool kNow = Streamed && !Indefinite;
-  if (kNow) publish_zeros(size, to);
-  const int bad = eliminate_blocked<Indefinite>(block, kPitch, size, least, s, [&](int n, const Eight<T>& e) {
-    if (kNow) publish_eight(e, n, size, to);
+  if (kNow && role == 2) publish_zeros(size, to);
+  const int bad = eliminate_blocked<Indefinite>(role, block, kPitch, size, least, s, [&](int n, int part, int of) {
+    if (kNow) publish_eight(n, part, of, size, s, to);
   });
   if (Indefinite && bad >= 0) return false;
-  if (!kNow) publish_blocked(size, s, to);
-  if (!Streamed) to.announce();
-  settle_blocked(block, size, bad, s, to);
+  if (!kNow) publish_blocked(role, kBlockTeam / kWarp, size, s, to);
+  if (!Streamed) {
+    block_team_sync();
+    if (role == 0) to.announce();
+  }
+  if (role == 0) settle_blocked(block, size, bad, s, to);
   return true;
 }
 
@@ -202,20 +200,20 @@ WF_DEVICE void search_block(T* block, int size, const T* rule, StripScratch<T>& 
   to.announce();
 }
 
-// Eliminates a strip's diagonal block; one warp. Way: as in strips.cu.
+// Eliminates a strip's diagonal block; three warps. Way: as in strips.cu.
 template <int Way, typename T>
-WF_DEVICE void eliminate_block(T* block, int size, const T*, BlockedScratch<T>& blocked, DirectScratch<T>& s, i32*,
+WF_DEVICE void eliminate_block(int role, T* block, int size, const T*, BlockedScratch<T>& blocked, DirectScratch<T>& s, i32*,
                                const BlockOutput<T>& to) {
-  if (Way > 0) take_blocked<false, (Way > 2)>(block, size, T(0), blocked, to);
-  else take_direct(block, size, s, to);
+  if (Way > 0) take_blocked<false, (Way > 2)>(role, block, size, T(0), blocked, to);
+  else if (role == 0) take_direct(block, size, s, to);
 }
 template <int Way, typename T>
-WF_DEVICE void eliminate_block(T* block, int size, const T* rule, BlockedScratch<T>& blocked, StripScratch<T>& s, i32* order,
+WF_DEVICE void eliminate_block(int role, T* block, int size, const T* rule, BlockedScratch<T>& blocked, StripScratch<T>& s, i32* order,
                                const BlockOutput<T>& to) {
   const T least = rule[kDoubt];
-  const bool taken = Way > 0 ? take_blocked<true, (Way > 2)>(block, size, least, blocked, to)
-                             : try_unsearched(block, size, least, s.direct, to);
-  if (!taken) search_block(block, size, rule, s, order, to);
+  const bool taken = Way > 0 && take_blocked<true, (Way > 2)>(role, block, size, least, blocked, to);
+  if (role != 0 || taken || (Way == 0 && try_unsearched(block, size, least, s.direct, to))) return;
+  search_block(block, size, rule, s, order, to);
 }
 
 template <bool Pivoting, typename T>

@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   }
   for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
   follow_strips<Pivoting, Way>(x, d, blocks, owned);
-  // The diagonal block, by one warp; columns behind the chunk are zero and stay out.
-  if (index >= blocks || warp != 0) return;
+  // The diagonal block, by three warps; columns behind the chunk are zero and stay out.
+  if (index >= blocks || warp >= kBlockTeam / kWarp) return;
   __shared__ typename ScratchOf<Pivoting, T>::type scratch;
   __shared__ i32 order[kPanel];
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
@@ -135,7 +135,8 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   const BlockOutput<T> to = {diagonal + 2 * (x.f.first + k0), pivots + 2 * (x.f.first + k0), stats + kStats * (x.f.stat + first + index),
                              Way > 2 ? reinterpret_cast<T*>(&blocked + 1) : x.published + at, x.block_done + index, x.base + 1,
                              Way > 2 ? x.tagged + at : nullptr};
-  eliminate_block<Way>(block, size, rule, blocked, scratch, order, to);
+  eliminate_block<Way>(warp, block, size, rule, blocked, scratch, order, to);
+  if (warp != 0) return;
   __syncwarp();
   for (int k = 0; k < size; ++k)
     if (lane < size) x.panel[static_cast<i64>(k0 + k) * x.f.ld + k0 + lane] = lane == k ? T(1) : block[k * kPitch + lane];
