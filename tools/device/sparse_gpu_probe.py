@@ -8,8 +8,8 @@ import numpy as np
 
 STAMP = """
 __device__ unsigned long long wf_probe[1 << 16];
-__device__ __forceinline__ void stamp(int at, int k) {
-  if (threadIdx.x == 0 && blockIdx.x < 64) {
+__device__ __forceinline__ void stamp(int at, int k, int by = 0) {
+  if (threadIdx.x == by && blockIdx.x < 64) {
     unsigned long long t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
     wf_probe[(blockIdx.x * 64 + at) * 8 + k] = t;
@@ -30,7 +30,7 @@ PLACES = (  # text of strips.cu and what it includes, the stamp behind it, and w
     ("update_behind<Paired>(x, p, owned, d);", "stamp(p, 3);", ""),
     ("const i64 at = static_cast<i64>(index) * kPublished;", "stamp(63, 0);", ""),
     ("if (Indefinite && bad >= 0) return false;", "stamp(63, 1);", ""),
-    ("if (!Streamed) to.announce();", "stamp(63, 2);", ""),
+    ("if (kNow) publish_eight(n, part, of, size, s, to);", "stamp(63, 2, 64);", ""),
 )
 NAMES = ("block (its first eight columns) seen", "block loaded", "rows formed", "columns updated")
 

@@ -9,11 +9,9 @@ __all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type",
 
 FOLDER = Path(__file__).parent
 STAGES = 2
-STRIPS_WAY = (
-    0  # strips.cu: diagonal blocks by twos, by eights; and rows of neighbours ahead; and blocks as they come
-)
+STRIPS_WAY = 0  # strips.cu: blocks by twos, by eights; 2: and neighbours ahead; 3: and blocks as they come
 # right-hand sides of a small front's team; eights of them in a wide front's tile
-MOST_TOGETHER, MOST_TILES = 4, 4
+MOST_TOGETHER, MOST_TILES = 4, 2
 TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles
 C_TYPES = {"float64": "double", "float32": "float"}
 
@@ -204,7 +202,7 @@ def of_type(dtype: str) -> list[tuple[Path, tuple[str, ...]]]:
         if name in ("forward", "backward"):
             names = [spec.expression(dtype, threads, rhs=r) for threads in (32, 128) for r in (1, 4)]
         if name in ("forward_strips", "backward_strips"):
-            names = [spec.expression(dtype, rhs=r) for r in (1, 16, 32)]
+            names = [spec.expression(dtype, rhs=r) for r in (1, 16)]
         if name in ("sweep_forest", "solve_tree"):
             names = [spec.expression(dtype, rhs=r) for r in ((1, 4) if name == "solve_tree" else (1, 4, 8))]
         if name in ("strips", "factor_tree", "update", "update_rest", "contribution"):
