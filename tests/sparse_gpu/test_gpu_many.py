@@ -94,7 +94,7 @@ def test_items_of_the_inverses_cover_each_corner_once():
 
 
 @pytest.mark.parametrize(
-    ("rhs", "rows", "tiles"), [(1, 1, 1), (4, 1, 1), (8, 2, 1), (16, 4, 1), (32, 8, 1), (64, 16, 2)]
+    ("rhs", "rows", "tiles"), [(1, 1, 1), (4, 1, 1), (8, 2, 1), (16, 4, 1), (32, 8, 2), (64, 16, 4)]
 )
 def test_groups_of_right_hand_sides(rhs, rows, tiles):
     assert (steps.row_groups(rhs), steps.tile_groups(rhs)) == (rows, tiles)

@@ -116,6 +116,7 @@ def _tiled_strips(plan: GpuPlan, wide: list[int]) -> tuple[Items, Items]:
     return [item for _, item in sorted(up)], [item for _, item in sorted(down)]
 
 
+LEAST_TREE_BLOCKS = 33  # of a launch through a tree, for each group of right-hand sides
 ALONE = ("start_solve", "start_tree", "judge")
 TILED = ("forward_strips", "backward_strips")
 
@@ -192,7 +193,7 @@ def solve_steps(
         before: tuple[int, ...] = (
             add("permute_in", grid(n), THREADS, (n, 1, n), exponents=exponents, b=source, active=active),
         )
-        before, taken = _sweep_levels(add, forest, sweeps, before, round_, taken)
+        before, taken = _sweep_levels(add, forest, sweeps, before, round_, taken, tree_groups(rhs))
         add(
             "permute_out", grid(n), THREADS, (n,), after=before, exponents=exponents, base=base, out=out,
             active=active, summary=None if plan.pivoting else "summary",
@@ -207,7 +208,7 @@ def solve_steps(
 
 def _sweep_levels(
     add: Callable[..., int], forest: TreePlan | None, sweeps: list[list[Sweep]],
-    before: tuple[int, ...], round_: int, taken: int,
+    before: tuple[int, ...], round_: int, taken: int, groups: int,
 ) -> tuple[tuple[int, ...], int]:  # fmt: skip
     """Up and down the tree: the forest, the levels above it, the forest.
 
@@ -222,7 +223,7 @@ def _sweep_levels(
     ways = [] if forest is None else [(0, forest.up, 1), (forest.up, forest.down, 0)]
     made = []
     for begin, count, forward in ways:
-        blocks = min(count, TREE_BLOCKS)
+        blocks = _tree_blocks(count, groups)
         made.append((blocks, (begin, count, taken, round_, forward, forest.cells if forest else 0)))
         taken += count + blocks
     if made:
@@ -241,6 +242,11 @@ def _sweep_levels(
     return before, taken
 
 
+def _tree_blocks(tickets: int, groups: int) -> int:
+    """Blocks of a launch through a tree for each group of right-hand sides: groups run side by side, not in turn."""
+    return min(tickets, max(LEAST_TREE_BLOCKS, TREE_BLOCKS // groups))
+
+
 def _tree_steps(
     plan: GpuPlan, tree: TreePlan, dtype: str, rhs: int, counts: tuple[int, int], exponents: str | None,
     goals: tuple[float, float],
@@ -254,7 +260,7 @@ def _tree_steps(
     rename = {"exponents": exponents, "summary": None if plan.pivoting else "summary"}
     numbers = (tree.up, tree.down, parts, refinements, rounds if parts else 0, tree.cells, *goals)
     solve = Step(
-        "solve_tree", KERNELS["solve_tree"].expression(dtype, rhs=rhs), min(tickets, TREE_BLOCKS), TREE_THREADS,
+        "solve_tree", KERNELS["solve_tree"].expression(dtype, rhs=rhs), _tree_blocks(tickets, groups), TREE_THREADS,
         TREE_BYTES, -1, numbers, rename, (0,), groups,
     )  # fmt: skip
     return [start, solve]
