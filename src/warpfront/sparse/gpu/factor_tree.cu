@@ -77,6 +77,16 @@ WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, i32& cold,
   }
 }
 
+// A team's item to shared memory: what is read from global memory anew behind an acquire comes from afar.
+template <int Threads>
+WF_DEVICE const Item& keep_item(const Item* items, Item* kept) {
+  constexpr int kWords = sizeof(Item) / sizeof(i32);
+  const int rank = team_rank<Threads>();
+  if (rank < kWords) reinterpret_cast<i32*>(kept)[rank] = reinterpret_cast<const i32*>(items)[rank];
+  team_sync<Threads>();
+  return *kept;
+}
+
 template <typename T, bool Pivoting>
 union TicketScratch {
   FrontScratch<T, kTreeThreads, Pivoting> team;
@@ -91,6 +101,7 @@ __global__ void __launch_bounds__(kTreeThreads, 2)
   WF_DYNAMIC_SHARED(memory);
   __shared__ TicketScratch<T, Pivoting> scratch;
   __shared__ T shared_rule[kEpsilon + 1];
+  __shared__ Item kept[kTreeThreads / kWarp];
   __shared__ i32 shared_ticket;
   __shared__ i32 cold[kTreeThreads];  // kinds of fronts not met yet: bit 0 a warp's, bit 1 the block's; a word a thread
   const int thread = threadIdx.x, warp = thread / kWarp;
@@ -104,9 +115,13 @@ __global__ void __launch_bounds__(kTreeThreads, 2)
     const int ticket = shared_ticket;
     if (ticket >= count) return;
     const Item t = tickets[ticket];
-    if (t.last == 0) factor_item<Pivoting, kTreeThreads>(forest, items[t.front], cold[thread], a, scratch.team);
-    else if (warp < t.last)
-      factor_item<Pivoting, kWarp>(forest, items[t.front + warp], cold[thread], a + warp * kPanel * kPitch, scratch.single[warp]);
+    if (t.last == 0) {
+      const Item& item = keep_item<kTreeThreads>(items + t.front, kept);
+      factor_item<Pivoting, kTreeThreads>(forest, item, cold[thread], a, scratch.team);
+    } else if (warp < t.last) {
+      const Item& item = keep_item<kWarp>(items + t.front + warp, kept + warp);
+      factor_item<Pivoting, kWarp>(forest, item, cold[thread], a + warp * kPanel * kPitch, scratch.single[warp]);
+    }
     __syncthreads();
   }
 }
