@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpfront.errors import InvalidValueError
+from warpfront.sparse.analysis._etree_kernels import tree_height
 from warpfront.sparse.analysis.etree import elimination_tree
 from warpfront.sparse.analysis.graph import adjacency, compress, expand, pairs_to_groups
 
@@ -52,7 +53,11 @@ def check(dense, perm):
     given_counts = eliminate(dense, perm)[1]
     assert tree.nnz_factor == given_counts.sum()
     assert tree.flops == np.sum(given_counts.astype(float) ** 2)
-    size = np.ones(n, int)
+    size, above = np.ones(n, int), np.ones(n, int)
+    for k in range(n):
+        if parent[k] >= 0:
+            above[parent[k]] = max(above[parent[k]], above[k] + 1)
+    assert tree_height(tree.parent) == above.max(initial=0)
     for k in range(n):
         assert np.all(tree.parent[k - size[k] + 1 : k] <= k)
         if parent[k] >= 0:

@@ -211,17 +211,7 @@ def test_auto_prefers_shallow_trees_for_a_gpu():
     )
     depth = {c.method: c.depth for c in there.candidates}
     assert depth[there.method] < depth["amd"]
-
-
-def test_height_is_the_longest_path():
-    pattern = graph(grid(9, 11))
-    chosen = choose(*pattern, "amd", target="cuda")
-    above = np.ones(chosen.parent.size, int)
-    for j, parent in enumerate(chosen.parent):
-        if parent >= 0:
-            above[parent] = max(above[parent], above[j] + 1)
-    assert chosen.candidates[0].height == above.max() > 9
-    assert choose(*pattern, "amd").candidates[0].height is None
+    assert all(c.height is None for c in here.candidates)
 
 
 def test_missing_metis_is_an_error(monkeypatch):
