@@ -215,3 +215,14 @@ def test_without_a_gpu_the_message_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(capability, "missing", lambda: "no NVIDIA driver on this machine")
     with pytest.raises(NotSupportedError, match="no NVIDIA driver"):
         make(laplacian(4, 4))
+
+
+def test_solves_that_nobody_asks_about_leave_nothing_behind(cupy):
+    s = make(laplacian(3, 3), structure="SPD", check="status").factorize()
+    before = s._late
+    for _ in range(3000):  # a report that is made of all before it would pass Python's depth of calls
+        s._record_late(s._factor, (9,), s._clock)
+    assert s._late is before
+    assert s.report.solve.n_rhs == 1
+    assert s.report.factor.method == "LL^T"
+    assert s._late_solve is None

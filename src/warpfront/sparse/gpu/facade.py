@@ -84,7 +84,9 @@ class CudaPhases:
             self.set(name, self._settings[name])
         self._settings.set("on_unstable", "perturb")
         self._engines: dict[tuple[Any, ...], GpuFactor] = {}
+        # what is read only when somebody asks: of the last factorisation, and of the last solve behind it
         self._late: Callable[[SolverReport], SolverReport] | None = None
+        self._late_solve: Callable[[SolverReport], SolverReport] | None = None
         self._shifted: Any = None
 
     # ------------------------------------------------------------------ phases
@@ -105,7 +107,7 @@ class CudaPhases:
             )  # fmt: skip
             self._report = SolverReport(analysis=made)
         self._engines = {}
-        self._late = None
+        self._late = self._late_solve = None
         return self
 
     def factorize(self) -> Any:
@@ -158,7 +160,7 @@ class CudaPhases:
             )
             return SolverReport(analysis, made, report.solve)
 
-        self._report, self._late = SolverReport(analysis), record
+        self._report, self._late, self._late_solve = SolverReport(analysis), record, None
         if self._check == "raise":
             from warpfront.sparse.results import raise_outcome
 
@@ -221,12 +223,10 @@ class CudaPhases:
         return self._factor.solve(cupy.asarray(b), 0, trans=self._side(trans)).get()
 
     def _record_late(self, factor: GpuFactor, shape: tuple[int, ...], clock: Clock) -> None:
-        tolerance, earlier = float(self._settings["ir_tol"]), self._late
+        tolerance = float(self._settings["ir_tol"])
         states = factor.last_states()
 
         def record(report: SolverReport) -> SolverReport:
-            if earlier is not None:
-                report = earlier(report)
             reached = factor.refined(states)
             failed = reached.normwise > tolerance and factor.status == Status.OK
             made = SolveRecord(
@@ -240,7 +240,7 @@ class CudaPhases:
             )
             return SolverReport(report.analysis, report.factor, made)
 
-        self._late = record
+        self._late_solve = record
         if self._check == "raise":
             worst = self.report.solve
             if worst is not None and worst.backward_error > tolerance:
@@ -255,6 +255,8 @@ class CudaPhases:
         """Records of the phases that have run; waits for them."""
         if self._late is not None:
             self._report, self._late = self._late(self._report), None
+        if self._late_solve is not None:
+            self._report, self._late_solve = self._late_solve(self._report), None
         return self._report
 
     @property
