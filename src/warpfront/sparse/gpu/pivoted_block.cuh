@@ -43,12 +43,26 @@ struct PutShared {
   }
 };
 
-// Rows Begin.. of eight, less what the first has in them, moved down by one: r[m - 1] = r[m] - l[m ld] first. Behind the
-// last row of a front's pivots stand zeros.
-template <int Begin, typename T>
-WF_DEVICE void next_row(T (&r)[kPanel], T first, const T* l, int ld) {
+// The inverse of the unit lower block of `width` columns at l (pitch kPitch, zeros above), a column a lane in r; l is lost.
+// Two columns a step: their rows of the inverse stand first in the registers, the update moves the others up, and takes
+// the columns from where these rows are then kept.
+template <typename T>
+WF_DEVICE void invert_columns(T (&r)[kPanel], int width, T* l) {
+  const int lane = lane_id();
   WF_UNROLL
-  for (int m = max_of(Begin, 1); m < Begin + 8; ++m) r[m - 1] = fma(-l[m * ld], first, r[m]);
+  for (int k = 0; k < kPanel; ++k) r[k] = T(k == lane && lane < width);
+  WF_UNROLL_N(1)
+  for (int k = 0; k < width; k += 2) {
+    T *first = l + k * kPitch, *second = first + kPitch;
+    const T y0 = r[0], y1 = fma(-first[k + 1], y0, r[1]);
+    advance_all<2>(r, y0, y1, first + k, second + k, width - k);
+    __syncwarp();
+    first[lane] = y0, second[lane] = y1;
+  }
+  __syncwarp();
+  WF_UNROLL
+  for (int k = 0; k < kPanel; ++k) r[k] = k < width ? l[k * kPitch + lane] : T(0);
+  __syncwarp();
 }
 
 // One warp: L (pivot order) above the diagonal of a, inverse(k, n) of L, rows by pivot and columns by place in the front, at
@@ -67,28 +81,19 @@ __device__ __noinline__ bool search_block(T* a, int ld, int width, const T* rule
   if (stats[kZeros] + stats[kDoubtful] + stats[kNonFinite] > 0) return false;
   const int own = lane < width ? lane : 0, before = lane < width ? at : 0;
   WF_UNROLL
-  for (int k = 0; k < kPanel; ++k) r[k] = inverse[(k < width ? k : 0) * kPitch + own];
+  for (int k = 0; k < kPanel; ++k) r[k] = k < before ? inverse[k * kPitch + own] : T(0);
   __syncwarp();
   T* mine = a + at * ld;
   WF_UNROLL
-  for (int k = 0; k < kPanel; ++k)
+  for (int k = 0; k < kPanel; ++k) {
     if (k < before) mine[k] = r[k];
-  __syncwarp();
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k) r[k] = T(k == lane && lane < width);
-  T* column = inverse + (lane < width ? s.order[lane] : lane) * kPitch;
-  WF_UNROLL_N(1)
-  for (int k = 0; k < width; ++k) {
-    const T first = r[0];
-    const T* l = a + k * ld + k;
-    const int left = width - k;
-    next_row<0>(r, first, l, ld);
-    if (left > 8) next_row<8>(r, first, l, ld);
-    if (left > 16) next_row<16>(r, first, l, ld);
-    if (left > 24) next_row<24>(r, first, l, ld);
-    column[k] = first;
+    inverse[k * kPitch + at] = r[k];
   }
-  for (int k = width; k < kPanel; ++k) column[k] = T(0);
+  __syncwarp();
+  invert_columns(r, width, inverse);
+  T* column = inverse + (lane < width ? s.order[lane] : lane) * kPitch;
+  WF_UNROLL
+  for (int k = 0; k < kPanel; k += 2) *reinterpret_cast<Two<T>*>(column + k) = {r[k], r[k + 1]};
   return true;
 }
 
