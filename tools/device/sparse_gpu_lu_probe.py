@@ -21,18 +21,28 @@ import numpy as np  # noqa: E402
 
 WORDS, LINES = 64, 1 << 14
 STAMP = """
-__device__ unsigned long long wf_probe[1 << 20];
-__device__ __forceinline__ void stamp(int at, int k) {
+WF_DEVICE unsigned long long*& probed() {
+  __shared__ unsigned long long* at;
+  return at;
+}
+WF_DEVICE void stamp(int at, int k) {
   unsigned long long t;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-  if (at < (1 << 14)) wf_probe[at * 64 + k] = t;
+  if (at < (1 << 14)) probed()[at * 64 + k] = t;
 }
 """
+BEGIN = ("  WF_DYNAMIC_SHARED(memory);\n", "  if (threadIdx.x == 0) probed() = probe;\n", True)
+PROBE = ", unsigned long long* probe"
 TEAM = "if (team_rank<Threads>() == 0) "
 FIRST = "if (threadIdx.x == 0) "
 PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
     "front.cuh": (("enum : int { kThreshold,", STAMP, False),),
-    "lu_tree.cu": (("          else team_sync<Threads>();\n", f"          {TEAM}stamp(s, 5);\n", True),),
+    "lu_fronts.cu": (("i32* pivots, i32* stats", PROBE, True), BEGIN),
+    "lu_tree.cu": (
+        ("i32* stats, u32* cells, i32 count", PROBE, True),
+        BEGIN,
+        ("          else team_sync<Threads>();\n", f"          {TEAM}stamp(s, 5);\n", True),
+    ),
     "lu_small.cuh": (
         ("  const Front f = all.fronts[s];\n", f"  {TEAM}stamp(s, 0);\n", True),
         ("all.lists, ready);\n  team_sync<Threads>();\n", f"  {TEAM}stamp(s, 1);\n", True),
@@ -52,6 +62,8 @@ PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
         ("all.stats + kStats * f.stat);\n", f"  {TEAM}stamp(s, 4);\n", True),
     ),
     "lu_strips.cu": (
+        ("T* published, u32* flags, i32* stats", PROBE, True),
+        BEGIN,
         (
             "signal_wait(x.block_done + p, x.base + 1);\n    __syncthreads();\n",
             f"    {FIRST}stamp(blockIdx.x, 8 + 4 * p);\n",
@@ -107,7 +119,7 @@ def build_all(folder):
 
 
 def load(folder, kernel):
-    """CuPy's own way to compile keeps the name of the stamps' array."""
+    """The stamped kernel; its last argument is where the stamps go."""
     import cupy
 
     from warpfront.backend import compile as compiling
@@ -118,7 +130,7 @@ def load(folder, kernel):
         code=(folder / file).read_text(), options=("-std=c++17", f"-I{include}", f"-I{folder}", "-arch=sm_90"),
         name_expressions=(expression,), backend="nvrtc",
     )  # fmt: skip
-    return module, module.get_function(expression)
+    return module.get_function(expression)
 
 
 def picked(steps, kernel, how):
@@ -136,7 +148,7 @@ def picked(steps, kernel, how):
     return found[0 if how == "first" else -1]
 
 
-def stamps(solver, at, module, kernel):
+def stamps(solver, at, kernel):
     """Run the sequence up to launch ``at``, that one with stamps; microseconds since its first one."""
     import cupy
 
@@ -144,7 +156,7 @@ def stamps(solver, at, module, kernel):
     key = next(k for k in runner._prepared if k.startswith("factor"))
     steps = runner.sequence(key)
     kernel.max_dynamic_shared_size_bytes = steps[at].shared_bytes
-    words = cupy.ndarray((1 << 20,), cupy.uint64, module.get_global("wf_probe"))
+    words = cupy.zeros((1 << 20,), cupy.uint64)
     stream = cupy.cuda.get_current_stream()
     for _ in range(2):  # the second with its code in the caches, as far as it stays there
         words.fill(0)
@@ -154,7 +166,7 @@ def stamps(solver, at, module, kernel):
                 continue
             letters = len(arguments) - len(steps[at].numbers)
             given = [np.uint64(p) if j < letters else np.int32(p) for j, p in enumerate(arguments)]
-            kernel((grid,), (threads,), tuple(given), shared_mem=shared)
+            kernel((grid,), (threads,), (*given, words), shared_mem=shared)
         cupy.cuda.runtime.deviceSynchronize()
     t = words.get().reshape(LINES, WORDS).astype(np.int64)
     return np.where(t > 0, (t - t[t > 0].min()) / 1e3, np.nan)
@@ -228,7 +240,7 @@ def one_case(name, ordering, launches, modules):
         at = picked(steps, kernel, how)
         if at is None:
             continue
-        t = stamps(s, at, *modules[kernel])
+        t = stamps(s, at, modules[kernel])
         yield f" launch {at}, {kernel}, {steps[at].blocks} blocks, {how}"
         found = strip_lines(t, steps[at].blocks) if kernel == "lu_strips" else front_lines(t, s, kernel)
         yield from ("   " + line for line in found)

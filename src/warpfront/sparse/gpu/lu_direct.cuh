@@ -5,7 +5,7 @@
 // first, its rows of D U from the second, and the same lines advance the inverses. No value is held back for an interchange:
 // where an entry is refused the block still stands where it stood, and what was written is of no use.
 // The two copies of the block round differently; L is taken from one, U from the other, pivots from the first.
-// A barrier of the four warps a step: lines stored | read. Lines alternate, and the next step's are stored as soon as they are
+// A barrier a step: lines stored | read. Lines alternate, and the next step's are stored as soon as they are
 // made; so it also separates a step's reads from the next one's stores. The first warp's verdict alternates as well, and is read a
 // step later.
 // The rule takes a diagonal entry of at least a share of its column's largest without looking at another one (lu_front.cuh). In a
@@ -64,8 +64,8 @@ WF_DEVICE void four_warps_sync() {
 
 // The whole block of at least 128 threads: `size` pivots of `block` (leading dimension pitch, 16-byte aligned, left as it is).
 // inverse(role, k, v) takes v, element (lane, k) of the inverse of U (role 2) or (k, lane) of that of L (role 3). False: a
-// pivot was refused. Ends behind a barrier.
-template <typename T, typename Inverse>
+// pivot was refused. Ends behind a barrier. Apart: the steps' barriers are of the four warps alone, others do something else.
+template <bool Apart, typename T, typename Inverse>
 WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T share, LuDirect<T>& s, const LuBlockTarget<T>& to,
                                const Inverse& inverse) {
   const int lane = lane_id(), role = static_cast<int>(threadIdx.x) / kWarp;
@@ -90,12 +90,17 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
   store(0);
   T* const target = role == 0 || role == 3 ? to.lower : to.upper;
   WF_UNROLL_N(1)
-  for (int j = 0; role < 4 && j < size; j += 2) {
-    four_warps_sync();
+  for (int j = 0; (!Apart || role < 4) && j < size; j += 2) {
+    if constexpr (Apart) four_warps_sync();
+    else __syncthreads();
     const T* here = s.line[j / 2 % 2];
     const T *mine = here + role % 2 * 2 * kLine + j, *theirs = here + (1 - role % 2) * 2 * kLine + j;
     const T p0 = here[j], p1 = here[kLine + j + 1], side = theirs[1], cross = mine[1];
     const int refused = s.refused[(j / 2 + 1) % 2], left = size - j;
+    if (!Apart && role >= 4) {
+      if (refused != 0) break;
+      continue;
+    }
     bool safe;
     const T i0 = reciprocal(p0);
     const Second<T> next = lu_second(p0, i0, p1, side * cross, safe);

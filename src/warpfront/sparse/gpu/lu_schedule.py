@@ -84,7 +84,7 @@ def make_lu_plan(
     made.fronts["unused"] = symbolic.n
     member = made.forest(min(FOREST_ROWS[int(made.wide.any())], limit) if one_launch else 0)
     tree = (made.parent, made.level, made.root, made.first, made.wide)
-    launches = _Launches(made.fronts, made.entries["col"], tree, member, itemsize, chunk)
+    launches = _Launches(made.fronts, made.entries["col"], tree, member, itemsize, chunk, device.sms)
     launches.small = "lu_fronts" if lists else "lu_fronts_pull"
     launches.build(np.where(made.root >= 0, made.weight, made.flops))
     row_lists, row_sources = np.zeros(1, ROW_LIST), np.zeros(1, np.int32)
@@ -128,10 +128,13 @@ class _Launches:
         member: NDArray[np.bool_],
         itemsize: int,
         chunk: int,
+        sms: int,
     ) -> None:
-        self.member, self.small = member, "lu_fronts"
+        self.member, self.small, self.sms = member, "lu_fronts", sms
         self.fronts, self.a_col, self.itemsize, self.chunk = fronts, a_col, itemsize, chunk
         self.parent, self.level, self.root, self.first, self.wide = tree
+        self.begin = np.where(self.root >= 0, self.first, np.arange(self.root.size))  # an item's first front
+        self.rows = fronts["rows"].copy()  # the most of an item
         self.launches: list[Launch] = []
         self.items: list[NDArray[Any]] = []
         self.count = 0
@@ -159,12 +162,15 @@ class _Launches:
                 waits[self.parent[s]].add(0)
         for level in range(int(self.level.max(initial=-1)) + 1):
             here = order[self.level[order] == level]
+            if self.goes_on(here, order[self.level[order] == level + 1]):
+                s = int(here[0])
+                waits[s + 1] |= waits[s]
+                self.begin[s + 1], self.rows[s + 1] = self.begin[s], max(self.rows[s], self.rows[s + 1])
+                continue
             done: dict[int, int] = {}
             for group, threads in self.classes(here):
                 after = set().union(*(waits[s] for s in group if root[s] < 0))
-                items: Rows = [
-                    (int(self.first[s]) if root[s] >= 0 else s, s, 0, 0, 0, 0, 0, 0) for s in group
-                ]
+                items: Rows = [(int(self.begin[s]), s, 0, 0, 0, 0, 0, 0) for s in group]
                 most = max(int(self.fronts["rows"][a[0] : a[1] + 1].max()) for a in items)
                 number = self.add(self.small, threads, front_bytes(most, self.itemsize), items, after, level)
                 done.update(dict.fromkeys(group, number))
@@ -176,9 +182,18 @@ class _Launches:
                 if self.parent[s] >= 0:
                     waits[self.parent[s]].add(number)
 
+    def goes_on(self, here: NDArray[Any], above: NDArray[Any]) -> bool:
+        """Whether a level's only front is held by a block, and the next level is its parent alone: one block takes both."""
+        if here.size != 1 or above.size != 1 or self.wide[[here[0], above[0]]].any():
+            return False
+        s = int(here[0])
+        return bool(
+            self.parent[s] == s + 1 == above[0] and (self.root[[s, s + 1]] < 0).all() and self.rows[s] > 32
+        )
+
     def classes(self, here: NDArray[Any]) -> list[tuple[list[int], int]]:
         """Small fronts of a level by class: fronts and threads."""
-        rows, least, found = self.fronts["rows"][here], 0, []
+        rows, least, found = self.rows[here], 0, []
         for most, threads in CLASSES:
             group = here[(rows > least) & (rows <= most) & ~self.wide[here]].tolist()
             least = most
@@ -187,10 +202,16 @@ class _Launches:
         return found
 
     def wide_fronts(self, group: list[int], after: set[int], level: int) -> int:
-        """Assembly (by the strips where one chunk does), chunk by chunk strips and the update behind them, blocks."""
+        """Assembly, chunk by chunk strips and the update behind them, contribution blocks.
+
+        Strips of fronts of one chunk assemble themselves where all run at once: a multiprocessor holds one, whose assembly
+        nothing hides, and small blocks do it faster where there are many.
+        """
         fronts, before = self.fronts, after
         widest, tile = int(fronts["width"][group].max()), TILE_BYTES * self.itemsize
-        if widest > self.chunk:
+        strips = self.strip_items(group, 0, self.chunk)
+        alone = widest <= self.chunk and len(strips) <= self.sms
+        if not alone:
             items: Rows = [item for s in group for item in self.assembly_items(s)]
             before = {self.add("lu_assemble", 128, 0, items, after, level)}
         # One chunk where it does; beyond that, narrower ones leave more of the work to tiles.
@@ -199,7 +220,9 @@ class _Launches:
             live = [s for s in group if fronts["width"][s] > begin]
             end = begin + chunk
             shared = strip_bytes(min(chunk, widest - begin), self.itemsize)
-            last = self.add("lu_strips", 256, shared, self.strip_items(live, begin, chunk), before, level)
+            last = self.add(
+                "lu_strips", 256, shared, self.strip_items(live, begin, chunk, alone), before, level
+            )
             before = {last}
             items = [
                 item for s in live for item in self.tile_items(s, end, int(fronts["width"][s]), begin, end)
@@ -235,12 +258,11 @@ class _Launches:
             ]
         return items
 
-    def strip_items(self, live: list[int], begin: int, chunk: int) -> Rows:
+    def strip_items(self, live: list[int], begin: int, chunk: int, alone: bool = False) -> Rows:
         """Strips with a panel first, by panel; the upper side's before the lower one's, which waits for it.
 
         Rows behind them are cut at multiples of 32, as the children's ranges are.
         """
-        alone = 2 * int(begin == 0 and all(self.fronts["width"][s] <= chunk for s in live))
         diagonal: list[tuple[int, int, tuple[int, ...]]] = []
         rest: Rows = []
         for s in live:
@@ -250,10 +272,10 @@ class _Launches:
             for i in range(blocks):
                 row = begin + i * PANEL
                 for side in (1, 0) if i else (0,):
-                    item = (s, min(end, row + PANEL), row, begin, end, blocks, alone + side, i)
+                    item = (s, min(end, row + PANEL), row, begin, end, blocks, 2 * alone + side, i)
                     diagonal.append((i, 1 - side, item))
             rest += [
-                (s, min(rows, (row // PANEL + 1) * PANEL), row, begin, end, blocks, alone + side, blocks)
+                (s, min(rows, (row // PANEL + 1) * PANEL), row, begin, end, blocks, 2 * alone + side, blocks)
                 for row in (end, *range((end // PANEL + 1) * PANEL, rows, PANEL))
                 if row < rows
                 for side in (1, 0)

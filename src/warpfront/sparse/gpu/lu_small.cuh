@@ -223,7 +223,7 @@ WF_DEVICE bool direct_panel(T* a, int ld, int padded, const Front& f, int k0, in
   const i64 at = static_cast<i64>(k0) * f.ld + k0;
   const T sure = lu_shape(f.rows, f.width, f.width, true, rule).sure;
   T* square = s.inverse;
-  const bool taken = lu_direct_block<T>(
+  const bool taken = lu_direct_block<false, T>(
       a + k0 * ld + k0, ld, size, sure, rule.share, s.direct, {to.panel + at, to.upper + at, f.ld, to.diagonal + 2 * k0},
       [&](int role, int k, T v) { if (lane < k) square[role == 2 ? lane * kPitch + k : k * kPitch + lane] = v; });
   if (!taken) return false;

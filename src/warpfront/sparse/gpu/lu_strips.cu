@@ -146,7 +146,7 @@ WF_DEVICE bool take_block(const Strip<T>& x, const LuRule<T>& rule, T* published
   static_assert(sizeof(LuDirect<T>) <= kNeighbours * kBlockSize * sizeof(T), "the lines lie where the neighbours' rows did");
   LuDirect<T>& s = *reinterpret_cast<LuDirect<T>*>(x.near);
   const T sure = lu_shape(size, size, size, k0 + size == x.f.rows, rule).sure;
-  const bool taken = lu_direct_block<T>(
+  const bool taken = lu_direct_block<true, T>(
       x.s + index * kBlockSize, kPitch, size, sure, rule.share, s, {x.panel + at, upper + at, x.f.ld, diagonal},
       [&](int role, int k, T v) { published[(role - 2) * kHalf + k * kPanel + lane] = v; });
   if (!taken) return false;
