@@ -69,10 +69,11 @@ PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
         ("  tell<Threads>(cell);\n", "  stamp<Threads>(7);\n", True),
     ),
     "pivoted_warp.cuh": (
+        ("      __syncwarp();\n      next_pass", "      stamp_step(steps_done++, 1);\n", False),
         ("  int lane_k = 0;", "  int steps_done = 0;\n  stamp_step(steps_done++, 0);\n", False),
         (
-            "    __syncwarp();\n    if (k >= candidates",
-            "    stamp_step(steps_done++, choice.kind + (some && !good ? 4 : 0));\n",
+            "    __syncwarp();\n    next_pass",
+            "    stamp_step(steps_done++, choice.kind + (some ? 4 : 0));\n",
             False,
         ),
     ),

@@ -127,18 +127,17 @@ WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T inverse, T bel
   const T alpha = T(kAlpha);
   const T akk = size_of(pick[0]), arr = size_of(pick[3]);
   const T y_full = larger(y_next, size_of(pick[4])), y_all = larger(y_full, y_below);
-  if (akk * y_full >= alpha * size * size && akk >= u * below) return {kOnePivot, k};
-  if (arr >= alpha * y_full && arr >= u * y_all) return {kOnePivot, r};
-  if (size > T(0)) {
-    const T mine = pick[0] * inverse, theirs = pick[3] * inverse;
-    const T determinant = size_of(mine * theirs - T(1));
-    const T y_rest = larger(y_next, y_below), limit = determinant * size * per_u;
-    if (determinant > T(1e-8) && size_of(theirs) * x_rest + y_rest <= limit && x_rest + size_of(mine) * y_rest <= limit)
-      return {kTwoPivot, r};
-  }
-  if (akk > T(0) && akk >= u * below) return {kOnePivot, k};
-  if (arr > T(0) && arr >= u * y_all) return {kOnePivot, r};
-  return {kNoPivot, k};
+  const T mine = pick[0] * inverse, theirs = pick[3] * inverse, determinant = size_of(mine * theirs - T(1));
+  const T y_rest = larger(y_next, y_below), limit = determinant * size * per_u;
+  // Each test by itself, without branches, and then the first that holds.
+  const bool small_k = akk >= u * below, small_r = arr >= u * y_all;
+  const bool first_k = (akk * y_full >= alpha * size * size) & small_k, first_r = (arr >= alpha * y_full) & small_r;
+  const bool two = (size > T(0)) & (determinant > T(1e-8)) & (size_of(theirs) * x_rest + y_rest <= limit) &
+                   (x_rest + size_of(mine) * y_rest <= limit);
+  const bool last_k = (akk > T(0)) & small_k, last_r = (arr > T(0)) & small_r;
+  const bool pair = !first_k & !first_r & two;
+  const bool at_k = first_k | (!first_r & !two & last_k), at_r = !first_k & (first_r | (!two & !last_k & last_r));
+  return {pair ? kTwoPivot : at_k | at_r ? kOnePivot : kNoPivot, pair | at_r ? r : k};
 }
 
 // Columns from `k` on until the panel is full or the candidates are used up; returns the first one not eliminated.

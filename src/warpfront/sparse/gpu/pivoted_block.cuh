@@ -23,23 +23,25 @@ struct alignas(16) SearchScratch {
   i32 order[kPanel], found;
 };
 
-// Pivots to shared memory, with their tests.
-template <typename T, int Threads>
+// Pivots with their tests in the registers of the lane of their number, until they are written to shared memory.
+template <typename T>
 struct PutShared {
-  Diagonal<T>* d;
-  SearchScratch<T, Threads>* s;
-  WF_DEVICE void zero(int k, int row) const { one(k, T(0), row, true); }
-  WF_DEVICE void one(int k, T pivot, int row, bool forced) const {
-    if (lane_id() != 0) return;
-    set_diagonal(*d, k, pivot, T(0), 0);
-    s->order[k] = row, s->limit[k] = forced ? T(-1) : size_of(pivot), s->size[k] = s->rest[k] = T(0);
+  T own, other, limit, size, rest;
+  i32 step, row;
+  WF_DEVICE void zero(int k, int from) { one(k, T(0), from, true); }
+  WF_DEVICE void one(int k, T pivot, int from, bool forced) {
+    if (lane_id() == k) own = pivot, other = size = rest = T(0), step = 0, row = from, limit = forced ? T(-1) : size_of(pivot);
   }
-  WF_DEVICE void two(int k, T pivot, T off, T next, int row, int next_row, const TwoTest<T>& test) const {
-    if (lane_id() != 0) return;
-    set_diagonal(*d, k, pivot, off, 1);
-    set_diagonal(*d, k + 1, next, off, -1);
-    s->order[k] = row, s->limit[k] = test.limit, s->size[k] = test.mine, s->rest[k] = test.x_rest;
-    s->order[k + 1] = next_row, s->limit[k + 1] = test.limit, s->size[k + 1] = test.theirs, s->rest[k + 1] = test.y_rest;
+  WF_DEVICE void two(int k, T pivot, T off, T next, int from, int next_from, const TwoTest<T>& test) {
+    if (lane_id() == k) own = pivot, step = 1, row = from, size = test.mine, rest = test.x_rest;
+    if (lane_id() == k + 1) own = next, step = -1, row = next_from, size = test.theirs, rest = test.y_rest;
+    if (lane_id() == k || lane_id() == k + 1) other = off, limit = test.limit;
+  }
+  template <int Threads>
+  WF_DEVICE void write(Diagonal<T>& d, SearchScratch<T, Threads>& s) const {
+    const int k = lane_id();
+    set_diagonal(d, k, own, other, step);
+    s.order[k] = row, s.limit[k] = limit, s.size[k] = size, s.rest[k] = rest;
   }
 };
 
@@ -75,8 +77,9 @@ __device__ __noinline__ bool search_block(T* a, int ld, int width, const T* rule
   T r[kPanel];
   int at;
   load_rows(r, a, ld, width);
-  PutShared<T, Threads> put = {&d, &s};
+  PutShared<T> put = {T(0), T(0), T(0), T(0), T(0), 0, lane};
   pivot_in_registers(r, inverse, kPitch, width, width, rule, s.warp, at, put);
+  put.write(d, s);
   __syncwarp();
   if (stats[kZeros] + stats[kDoubtful] + stats[kNonFinite] > 0) return false;
   const int own = lane < width ? lane : 0, before = lane < width ? at : 0;

@@ -87,11 +87,14 @@ WF_DEVICE void subtract_rows(T (&r)[kPanel], T l0, const T* row0, T l1, const T*
   }
 }
 
+// The condition, and that the code for it comes first.
+WF_DEVICE bool likely(bool condition) { return __builtin_expect(condition, 1); }
+
 // Place of the first of the lanes that hold the warp's largest value, or -1 where that is zero.
 template <typename T>
 WF_DEVICE int first_place(T v, T largest, int at) {
-  if (largest == T(0)) return -1;
-  return static_cast<int>(__reduce_min_sync(kFullMask, same_bits(v, largest) ? static_cast<u32>(at) : 0xffffu));
+  const u32 first = __reduce_min_sync(kFullMask, same_bits(v, largest) ? static_cast<u32>(at) : 0xffffu);
+  return largest == T(0) ? -1 : static_cast<int>(first);
 }
 
 WF_DEVICE int lane_at(int at, int place) { return __ffs(static_cast<int>(__ballot_sync(kFullMask, at == place))) - 1; }
@@ -103,9 +106,16 @@ struct TwoTest {
   T mine, theirs, x_rest, y_rest, limit;
 };
 
-// Eliminates `width` columns and counts pivots in s.stats. a: shared, receives L by row; at: out, the place of the lane's row. put.one(k, d, row),
-// put.two(k, d, off, next d, row, next row, test) and put.zero(k, row) are told of each pivot: row is the lane it came from,
-// d of a pivot that was not tested is passed with `forced`.
+// Columns k.. once the candidates are used up: another pass over those that were rejected, the last one by force.
+WF_DEVICE void next_pass(int k, int width, int& candidates, int& pass_start, bool& force) {
+  if (k < candidates || k >= width) return;
+  force = force || k == pass_start;
+  pass_start = k, candidates = width;
+}
+
+// Eliminates `width` columns and counts pivots in s.stats. a: shared, receives L by row; at: out, the place of the lane's row.
+// put.one(k, d, row, forced), put.two(k, d, off, next d, row, next row, test) and put.zero(k, row) are told of each pivot: row is
+// the lane it came from, d of a pivot that was not tested is passed with `forced`.
 template <typename T, typename Put>
 WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int width, const T* rule, WarpScratch<T>& s,
                                   int& at, Put& put) {
@@ -120,17 +130,31 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
   while (k < width) {
     const bool live = at >= k && lane < rows, behind = live && at > k, summed = behind && lane < width;
     const T x = pass_row(r, lane_k, s.row[0]), size_x = size_of(x);
-    T pivot = s.row[0][lane_k], per_pivot = reciprocal(pivot), y = T(0);
+    const T diagonal = s.row[0][lane_k];
+    T pivot = diagonal, per_pivot = reciprocal(diagonal), y = T(0);
     const T akk = size_of(pivot);
     // The tests of a maximum hold if they hold for every value: a product with a positive factor keeps the order.
     const bool fits = behind ? akk >= u * size_x && (lane >= width || akk >= alpha * size_x) : akk >= T(0);
     const bool good = __all_sync(kFullMask, fits), some = __any_sync(kFullMask, live && !(size_x <= zero));
     const bool doubted = !__any_sync(kFullMask, live && !(size_x <= doubt));
+    if (likely(some && good)) {  // taken where it stands: what most columns do is one piece of code
+      const T l = behind ? x * per_pivot : T(0);
+      if (lane < rows) a[k * ld + lane] = l;
+      put.one(k, pivot, lane_k, false);
+      lane_k = lane_at(at, ++k);
+      subtract_row(r, l, s.row[0]);
+      if (!(pivot - pivot == T(0))) ++strange;
+      if (pivot > T(0)) ++positive;
+      if (doubted) ++doubtful;
+      __syncwarp();
+      next_pass(k, width, candidates, pass_start, force);
+      continue;
+    }
     T pick[6], size = T(0), rest_x = T(0), rest_y = T(0), per_size = T(0), per_two = T(0);
     bool forced = false;
     int place = k, lane_r = lane_k;
-    Choice<T> choice = {some ? kOnePivot : kZeroPivot, k};
-    if (some && !good) {
+    Choice<T> choice = {kZeroPivot, k};
+    if (some) {
       choice.kind = kNoPivot;
       const T best = summed ? size_x : T(0);
       size = warp_largest(best);
@@ -200,10 +224,7 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
       else if (pivot > T(0)) positive += 2;
     }
     __syncwarp();
-    if (k >= candidates && k < width) {
-      force = force || k == pass_start;
-      pass_start = k, candidates = width;
-    }
+    next_pass(k, width, candidates, pass_start, force);
   }
   if (lane != 0) return;
   s.stats[kOnes] = width - zeros - 2 * twos, s.stats[kTwos] = twos, s.stats[kPerturbed] = perturbed, s.stats[kZeros] = zeros;
@@ -211,20 +232,23 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
   s.stats[kFailed] = failed, s.stats[kNonFinite] = strange;
 }
 
-// Pivots straight to global memory.
+// Pivots in the registers of the lane of their number, until they are written.
 template <typename T>
 struct PutGlobal {
-  T* diagonal;
-  i32* pivots;
-  WF_DEVICE void write(int k, T d, T off, int row, int kind) const {
-    if (lane_id() != 0) return;
-    diagonal[2 * k] = d, diagonal[2 * k + 1] = off, pivots[2 * k] = row, pivots[2 * k + 1] = kind;
+  T *diagonal, d, off;
+  i32 *pivots, row, kind;
+  WF_DEVICE void keep(int k, T pivot, T beside, int from, int what) {
+    if (lane_id() == k) d = pivot, off = beside, row = from, kind = what;
   }
-  WF_DEVICE void zero(int k, int row) const { write(k, T(0), T(0), row, 0); }
-  WF_DEVICE void one(int k, T d, int row, bool) const { write(k, d, T(0), row, 1); }
-  WF_DEVICE void two(int k, T d, T off, T next, int row, int next_row, const TwoTest<T>&) const {
-    write(k, d, off, row, 2);
-    write(k + 1, next, T(0), next_row, 3);
+  WF_DEVICE void zero(int k, int from) { keep(k, T(0), T(0), from, 0); }
+  WF_DEVICE void one(int k, T pivot, int from, bool) { keep(k, pivot, T(0), from, 1); }
+  WF_DEVICE void two(int k, T pivot, T beside, T next, int from, int next_from, const TwoTest<T>&) {
+    keep(k, pivot, beside, from, 2);
+    keep(k + 1, next, T(0), next_from, 3);
+  }
+  WF_DEVICE void write(int width) const {
+    const int k = lane_id();
+    if (k < width) diagonal[2 * k] = d, diagonal[2 * k + 1] = off, pivots[2 * k] = row, pivots[2 * k + 1] = kind;
   }
 };
 

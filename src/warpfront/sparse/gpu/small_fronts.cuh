@@ -172,10 +172,11 @@ __device__ __noinline__ void pivot_warp_front(T* a, int ld, Front f, const T* ru
   T r[kPanel];
   int at;
   load_rows(r, a, ld, f.rows);
-  PutGlobal<T> put = {to.diagonal, to.pivots};
+  PutGlobal<T> put = {to.diagonal, T(0), T(0), to.pivots, 0, 0};
   pivot_in_registers(r, a, ld, f.rows, f.width, rule, s, at, put);
   write_block(to.block, r, f.rows, f.width, f.width);
   tell<kWarp>(cell);
+  put.write(f.width);
   order_columns(r, a, ld, f.rows, f.width, at);
   invert_unit(a, ld, f.width);
   write_search_stats(s.stats, f, to, lane);
