@@ -119,6 +119,7 @@ WF_DEVICE void exchange(T* a, int ld, int rows, int finished, int k, int r, i32*
 template <typename T>
 struct Choice {
   int kind, place;
+  bool pair = false;  // a 2x2 pivot, as a condition of its own
 };
 
 // `inverse`: that of size, which the caller can have on its way early.
@@ -137,7 +138,7 @@ WF_DEVICE Choice<T> choose(const T* pick, int k, int r, T size, T inverse, T bel
   const bool last_k = (akk > T(0)) & small_k, last_r = (arr > T(0)) & small_r;
   const bool pair = !first_k & !first_r & two;
   const bool at_k = first_k | (!first_r & !two & last_k), at_r = !first_k & (first_r | (!two & !last_k & last_r));
-  return {pair ? kTwoPivot : at_k | at_r ? kOnePivot : kNoPivot, pair | at_r ? r : k};
+  return {pair ? kTwoPivot : at_k | at_r ? kOnePivot : kNoPivot, pair | at_r ? r : k, pair};
 }
 
 // Columns from `k` on until the panel is full or the candidates are used up; returns the first one not eliminated.

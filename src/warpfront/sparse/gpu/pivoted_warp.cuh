@@ -186,7 +186,23 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
       }
     }
     if (doubted && (choice.kind == kOnePivot || choice.kind == kTwoPivot)) ++doubtful;
-    if (choice.kind == kNoPivot) {
+    if (likely(choice.pair)) {  // a comparison of kinds alone becomes a table of places to go to, which has to be read
+      // size is that of the entry beside the diagonal
+      const T off = pick[1], last = pick[3], per_off = off < T(0) ? -per_size : per_size, p = pivot * per_off, q = last * per_off;
+      const T scale = per_off * per_two;
+      at = at == k + 1 ? place : at == place ? k + 1 : at;
+      const bool rest = live && at > k + 1;
+      const T l0 = rest ? (q * x - y) * scale : T(0), l1 = rest ? (p * y - x) * scale : T(0);
+      if (lane < rows) a[k * ld + lane] = l0, a[(k + 1) * ld + lane] = l1;
+      const T limit = size_of(p * q - T(1)) * size * per_u;
+      put.two(k, pivot, off, last, lane_k, lane_r, TwoTest<T>{size_of(p), size_of(q), rest_x, rest_y, limit});
+      lane_k = lane_at(at, k += 2);
+      subtract_rows(r, l0, s.row[0], l1, s.row[1]);
+      ++twos;
+      if (!(scale - scale == T(0)) || !(pivot + last - (pivot + last) == T(0))) ++strange;
+      if (p * q < T(1)) ++positive;
+      else if (pivot > T(0)) positive += 2;
+    } else if (choice.kind == kNoPivot) {
       --candidates;
       at = at == k ? candidates : at == candidates ? k : at;
       lane_k = lane_at(at, k);
@@ -206,22 +222,6 @@ WF_DEVICE void pivot_in_registers(T (&r)[kPanel], T* a, int ld, int rows, int wi
       subtract_row(r, l, s.row[swapped ? 1 : 0]);
       if (!(pivot - pivot == T(0))) ++strange;
       if (pivot > T(0)) ++positive;
-    } else {
-      // size is that of the entry beside the diagonal
-      const T off = pick[1], last = pick[3], per_off = off < T(0) ? -per_size : per_size, p = pivot * per_off, q = last * per_off;
-      const T scale = per_off * per_two;
-      at = at == k + 1 ? place : at == place ? k + 1 : at;
-      const bool rest = live && at > k + 1;
-      const T l0 = rest ? (q * x - y) * scale : T(0), l1 = rest ? (p * y - x) * scale : T(0);
-      if (lane < rows) a[k * ld + lane] = l0, a[(k + 1) * ld + lane] = l1;
-      const T limit = size_of(p * q - T(1)) * size * per_u;
-      put.two(k, pivot, off, last, lane_k, lane_r, TwoTest<T>{size_of(p), size_of(q), rest_x, rest_y, limit});
-      lane_k = lane_at(at, k += 2);
-      subtract_rows(r, l0, s.row[0], l1, s.row[1]);
-      ++twos;
-      if (!(scale - scale == T(0)) || !(pivot + last - (pivot + last) == T(0))) ++strange;
-      if (p * q < T(1)) ++positive;
-      else if (pivot > T(0)) positive += 2;
     }
     __syncwarp();
     next_pass(k, width, candidates, pass_start, force);
