@@ -46,7 +46,7 @@ PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
     "lu_small.cuh": (
         ("  const Front f = all.fronts[s];\n", f"  {TEAM}stamp(s, 0);\n", True),
         ("all.lists, ready);\n  team_sync<Threads>();\n", f"  {TEAM}stamp(s, 1);\n", True),
-        ("; });\n  if (!taken) return false;\n", f"  {TEAM}stamp(f.stat, 8 + 3 * (k0 / kPanel));\n", True),
+        ("s.direct, taken)) return false;\n", f"  {TEAM}stamp(f.stat, 8 + 3 * (k0 / kPanel));\n", True),
         (
             "  if (rank < size) s.kind[k0 + rank] = 1,",
             f"  {TEAM}stamp(f.stat, 9 + 3 * (k0 / kPanel));\n",
@@ -79,7 +79,7 @@ PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
         ("  x.written = ", f"  {FIRST}stamp(blockIdx.x, 0);\n", False),
         ("  else load_strip(x);\n", f"  __syncthreads();\n  {FIRST}stamp(blockIdx.x, 3);\n", True),
         ("  const LuRule<T> tolerances", f"  {FIRST}stamp(blockIdx.x, 1);\n", False),
-        ("  if (!taken) return false;\n", f"  {FIRST}stamp(blockIdx.x, 2);\n", True),
+        ("s, taken)) return false;\n", f"  {FIRST}stamp(blockIdx.x, 2);\n", True),
     ),
 }
 KERNELS_PROBED = {

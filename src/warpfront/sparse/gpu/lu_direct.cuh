@@ -25,12 +25,12 @@ struct alignas(16) LuDirect {
   i32 refused[2], verdict;
 };
 
-// Where a block goes: L with its inverse, U transposed with its, leading dimension ld; pivots at 2k of `diagonal`.
+// What a lane has of a block that was eliminated: the warp's role, and for each pivot k column k of L (role 0), row k of U (1),
+// column k of the inverse of U (2), row k of that of L (3), element `lane`; U is divided by its pivots. d: lane k's pivot.
 template <typename T>
-struct LuBlockTarget {
-  T *lower, *upper;
-  i64 ld;
-  T* diagonal;
+struct LuTaken {
+  T v[kPanel], d, per_d;
+  int role;
 };
 
 // The second of two pivots and its reciprocal, from their determinant, whose reciprocal does not wait for the first pivot's;
@@ -62,14 +62,15 @@ WF_DEVICE void four_warps_sync() {
 #endif
 }
 
-// The whole block of at least 128 threads: `size` pivots of `block` (leading dimension pitch, 16-byte aligned, left as it is).
-// inverse(role, k, v) takes v, element (lane, k) of the inverse of U (role 2) or (k, lane) of that of L (role 3). False: a
-// pivot was refused. Ends behind a barrier. Apart: the steps' barriers are of the four warps alone, others do something else.
-template <bool Apart, typename T, typename Inverse>
-WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T share, LuDirect<T>& s, const LuBlockTarget<T>& to,
-                               const Inverse& inverse) {
+// The whole block of at least 128 threads: `size` pivots of `block` (leading dimension pitch, left as it is). False: a pivot was
+// refused. Ends behind a barrier. Apart: the steps' barriers are of the four warps alone, others do something else.
+// What is found stays in registers: a step's columns leave at their front and its results come in at their end. Stores to
+// global memory would be waited for at every barrier.
+template <bool Apart, typename T>
+WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T share, LuDirect<T>& s, LuTaken<T>& to) {
   const int lane = lane_id(), role = static_cast<int>(threadIdx.x) / kWarp;
-  T v[kPanel], d = T(1), per_d = T(0);
+  T(&v)[kPanel] = to.v;
+  to.role = role, to.d = T(1), to.per_d = T(0);
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) v[k] = T(k == lane);
   if (role < 2 && lane < size) {
@@ -88,19 +89,18 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
     if (role < 2) line[0] = v[0], line[kLine] = v[1];
   };
   store(0);
-  T* const target = role == 0 || role == 3 ? to.lower : to.upper;
   WF_UNROLL_N(1)
   for (int j = 0; (!Apart || role < 4) && j < size; j += 2) {
     if constexpr (Apart) four_warps_sync();
     else __syncthreads();
-    const T* here = s.line[j / 2 % 2];
-    const T *mine = here + role % 2 * 2 * kLine + j, *theirs = here + (1 - role % 2) * 2 * kLine + j;
-    const T p0 = here[j], p1 = here[kLine + j + 1], side = theirs[1], cross = mine[1];
     const int refused = s.refused[(j / 2 + 1) % 2], left = size - j;
     if (!Apart && role >= 4) {
       if (refused != 0) break;
       continue;
     }
+    const T* here = s.line[j / 2 % 2];
+    const T *mine = here + role % 2 * 2 * kLine + j, *theirs = here + (1 - role % 2) * 2 * kLine + j;
+    const T p0 = here[j], p1 = here[kLine + j + 1], side = theirs[1], cross = mine[1];
     bool safe;
     const T i0 = reciprocal(p0);
     const Second<T> next = lu_second(p0, i0, p1, side * cross, safe);
@@ -108,9 +108,10 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
     const T lead = fma(-l1, cross * i0, l0);
     advance<0, 2>(v, lead, l1, theirs, theirs + kLine);
     store(j / 2 + 1);
-    if (left > 8) advance<8, 2>(v, lead, l1, theirs, theirs + kLine);
-    if (left > 16) advance<16, 2>(v, lead, l1, theirs, theirs + kLine);
-    if (left > 24) advance<24, 2>(v, lead, l1, theirs, theirs + kLine);
+    advance<8, 2>(v, lead, l1, theirs, theirs + kLine);
+    advance<16, 2>(v, lead, l1, theirs, theirs + kLine);
+    advance<24, 2>(v, lead, l1, theirs, theirs + kLine);
+    v[kPanel - 2] = role < 2 ? l0 : v0, v[kPanel - 1] = role < 2 ? l1 : below;
     if (role == 0) {
       const bool fine = safe && lu_passes(p0, lu_size(v0), lane > j, sure, share) &&
                         (left == 1 || lu_passes(next.d, lu_size(below), lane > j + 1, sure, share));
@@ -118,25 +119,33 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
       if (lane == 0) s.refused[j / 2 % 2] = !all;
       if (lane == 0 && !all) s.verdict = 1;
     }
-    const T e0 = role < 2 ? l0 : v0, e1 = role < 2 ? l1 : below;
-    T* column = target + j * to.ld;
-    if (role < 2 ? lane > j && lane < size : lane < j) column[lane] = e0;
-    if (role < 2 ? lane > j + 1 && lane < size : lane <= j && left > 1) column[to.ld + lane] = e1;
-    if (role >= 2) {
-      inverse(role, j, e0);
-      if (left > 1) inverse(role, j + 1, e1);
-    }
-    if (lane == j) d = p0, per_d = i0;
-    if (lane == j + 1) d = next.d, per_d = next.inverse;
+    if (lane == j) to.d = p0, to.per_d = i0;
+    if (lane == j + 1) to.d = next.d, to.per_d = next.inverse;
     if (refused != 0) break;
   }
-  if (role < 2 && lane < size) target[lane * to.ld + lane] = T(1);
-  if (role == 0) {
-    s.reciprocal[lane] = lane < size ? per_d : T(0);
-    if (lane < size) to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
-  }
+  if (role == 0) s.reciprocal[lane] = lane < size ? to.per_d : T(0);
   __syncthreads();
   return s.verdict == 0;
+}
+
+// put(k, v) for each pivot k.
+template <typename T, typename Put>
+WF_DEVICE void lu_each(const LuTaken<T>& from, int size, const Put& put) {
+  const int before = kPanel - (size + 1) / 2 * 2;
+  WF_UNROLL
+  for (int i = 0; i < kPanel; ++i)
+    if (i >= before && i - before < size) put(i - before, from.v[i]);
+}
+
+// A block's results to its place in both panels, leading dimension ld.
+template <typename T>
+WF_DEVICE void lu_place_block(const LuTaken<T>& from, int size, T* lower, T* upper, i64 ld) {
+  const int lane = lane_id(), role = from.role;
+  if (role >= 4) return;
+  T* target = (role == 0 || role == 3 ? lower : upper) + lane;
+  lu_each(from, size, [&](int k, T v) {
+    if (role < 2 ? lane >= k && lane < size : lane < k) target[k * ld] = lane == k ? T(1) : v;
+  });
 }
 
 // acc += S M for 16 rows: element (i, p) of S at s[i * di + p * dp]; M unit upper triangular of order `count`, its element

@@ -20,7 +20,7 @@ CLASSES = ((32, 32), (64, 128), (160, 256))  # rows of a front up to which a cla
 GENERAL = Kind(halves=2, published=3 * PANEL * PANEL + PANEL, flags=4)
 TILE_BYTES = 2 * 2 * 32 * 68  # of a value's bytes: dynamic shared memory of a tile
 OWN_BYTES = 22528  # shared memory that is left beside a front for the kernel's own
-TREE_SCRATCH = (17952, 11008)  # bytes beside a front: a block's, a warp's (lu_tree.cu)
+TREE_SCRATCH = (18976, 11264)  # bytes beside a front: a block's, a warp's (lu_tree.cu)
 
 Rows = list[tuple[int, ...]]
 

@@ -21,19 +21,21 @@ struct LuTarget {
   i32 *pivots, *col_pivots;
 };
 
+constexpr int kMostRows = 160;
 template <typename T, int Threads>
 struct alignas(16) LuScratch {
+  static constexpr int kRows = Threads < kMostRows ? Threads : kMostRows;
   T line[2][kPanel], other[kPanel], largest[2][kWarp], top[kWarp], inverse[kPanel * kPitch];
-  T reciprocal[Threads];
+  T reciprocal[kRows], pivot[kRows];
   LuDirect<T> direct;
   i32 at[kWarp], swap[kPanel];
-  i32 order[Threads], column[Threads], kind[Threads];
+  i32 order[kRows], column[kRows], kind[kRows];
 };
 
 template <typename T>
 struct alignas(16) LuScratch<T, kWarp> {
   T inverse[kPanel * kPitch];  // rows of U while a warp eliminates in registers
-  T line[2][kPanel], other[kPanel], largest[2][1], top[1], reciprocal[kWarp];
+  T line[2][kPanel], other[kPanel], largest[2][1], top[1], reciprocal[kWarp], pivot[kWarp];
   i32 at[1], swap[kPanel], order[kWarp], column[kWarp], kind[kWarp];
 };
 
@@ -79,8 +81,7 @@ WF_DEVICE bool eliminate_in_warp(T* a, int ld, const Front& f, const LuRule<T>& 
   for (int k = 1; k < f.width; ++k)
     if (lane < k) to.panel[static_cast<i64>(k) * f.ld + lane] = s.inverse[k * kPitch + lane];
   if (lane < f.width) {
-    s.order[place] = lane, s.column[lane] = lane, s.kind[lane] = 1, s.reciprocal[lane] = reciprocal(d);
-    to.diagonal[2 * lane] = d, to.diagonal[2 * lane + 1] = T(0);
+    s.order[place] = lane, s.column[lane] = lane, s.kind[lane] = 1, s.reciprocal[lane] = reciprocal(d), s.pivot[lane] = d;
   }
   __syncwarp();
   return true;
@@ -109,7 +110,7 @@ WF_DEVICE LuChoice choose_row(T akk, T size, T all, bool open, int k, bool force
 // what is left of columns behind a refused one.
 template <int Threads, typename T>
 WF_DEVICE int lu_panel(T* a, int ld, int rows, int width, int k0, int end, bool force, const LuRule<T>& rule,
-                       LuScratch<T, Threads>& s, LuCounts& counts, const LuTarget<T>& to) {
+                       LuScratch<T, Threads>& s, LuCounts& counts) {
   constexpr int kWarps = Threads / kWarp;
   const int i = team_rank<Threads>(), lane = i % kWarp, warp = i / kWarp;
   T r[kPanel];
@@ -144,8 +145,7 @@ WF_DEVICE int lu_panel(T* a, int ld, int rows, int width, int k0, int end, bool 
     const T pivot = lu_count(counts, rule, choice.what, row[0], all, s.column[k]);
     const T inverse = lu_inverse(choice.what, pivot);
     if (i == 0) {
-      s.swap[k - k0] = choice.place, s.kind[k] = choice.what == kEmpty ? 0 : 1, s.reciprocal[k] = inverse;
-      to.diagonal[2 * k] = pivot, to.diagonal[2 * k + 1] = T(0);
+      s.swap[k - k0] = choice.place, s.kind[k] = choice.what == kEmpty ? 0 : 1, s.reciprocal[k] = inverse, s.pivot[k] = pivot;
     }
     if (i < end - k) a[(k + i) * ld + k] = i == 0 ? pivot : row[i];
     const T l = i > k && i < rows ? r[0] * inverse : T(0);
@@ -223,11 +223,16 @@ WF_DEVICE bool direct_panel(T* a, int ld, int padded, const Front& f, int k0, in
   const i64 at = static_cast<i64>(k0) * f.ld + k0;
   const T sure = lu_shape(f.rows, f.width, f.width, true, rule).sure;
   T* square = s.inverse;
-  const bool taken = lu_direct_block<false, T>(
-      a + k0 * ld + k0, ld, size, sure, rule.share, s.direct, {to.panel + at, to.upper + at, f.ld, to.diagonal + 2 * k0},
-      [&](int role, int k, T v) { if (lane < k) square[role == 2 ? lane * kPitch + k : k * kPitch + lane] = v; });
-  if (!taken) return false;
+  LuTaken<T> taken;
+  if (!lu_direct_block<false>(a + k0 * ld + k0, ld, size, sure, rule.share, s.direct, taken)) return false;
+  if (taken.role == 2 || taken.role == 3) {
+    T* to = square + lane * (taken.role == 2 ? kPitch : 1);
+    lu_each(taken, size, [&](int k, T v) { if (lane < k) to[k * (taken.role == 2 ? 1 : kPitch)] = v; });
+  }
+  __syncthreads();
   if (end < f.rows && !lu_direct_rows<Threads>(a, ld, f.rows, k0, end, rule.share, square, s.direct.reciprocal)) return false;
+  lu_place_block(taken, size, to.panel + at, to.upper + at, f.ld);
+  if (taken.role == 0 && lane < size) s.pivot[k0 + lane] = taken.d;
   if (rank < size) s.kind[k0 + rank] = 1, s.reciprocal[k0 + rank] = s.direct.reciprocal[rank];
   counts.pivots += size;
   if (end < f.rows) lu_trailing<Threads>(a, ld, padded, k0, end, end);
@@ -254,7 +259,7 @@ WF_DEVICE u32 eliminate_lu(T* a, int ld, int padded, const Front& f, const LuRul
       if (direct) direct = direct_panel<Threads>(a, ld, padded, f, k, end, rule, s, counts, to);
       if (direct) placed |= 1u << (k / kPanel);
     }
-    const int next = direct ? end : lu_panel<Threads>(a, ld, f.rows, f.width, k, end, force, rule, s, counts, to);
+    const int next = direct ? end : lu_panel<Threads>(a, ld, f.rows, f.width, k, end, force, rule, s, counts);
     if (!direct && next > k) {
       exchange_rows<Threads>(a, ld, f.rows, k, next, end, s);
       team_sync<Threads>();
@@ -322,6 +327,7 @@ WF_DEVICE void write_lu_panel(const T* a, int ld, const Front& f, bool inverted,
   for (int k = rank; k < f.width; k += Threads) {
     to.pivots[2 * k] = s.order[k], to.col_pivots[2 * k] = s.column[k];
     to.pivots[2 * k + 1] = to.col_pivots[2 * k + 1] = s.kind[k];
+    to.diagonal[2 * k] = s.pivot[k], to.diagonal[2 * k + 1] = T(0);
   }
 }
 

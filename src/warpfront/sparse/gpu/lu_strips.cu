@@ -146,20 +146,22 @@ WF_DEVICE bool take_block(const Strip<T>& x, const LuRule<T>& rule, T* published
   static_assert(sizeof(LuDirect<T>) <= kNeighbours * kBlockSize * sizeof(T), "the lines lie where the neighbours' rows did");
   LuDirect<T>& s = *reinterpret_cast<LuDirect<T>*>(x.near);
   const T sure = lu_shape(size, size, size, k0 + size == x.f.rows, rule).sure;
-  const bool taken = lu_direct_block<true, T>(
-      x.s + index * kBlockSize, kPitch, size, sure, rule.share, s, {x.panel + at, upper + at, x.f.ld, diagonal},
-      [&](int role, int k, T v) { published[(role - 2) * kHalf + k * kPanel + lane] = v; });
-  if (!taken) return false;
+  LuTaken<T> taken;
+  if (!lu_direct_block<true>(x.s + index * kBlockSize, kPitch, size, sure, rule.share, s, taken)) return false;
+  if (warp == 2 || warp == 3)
+    lu_each(taken, size, [&](int k, T v) { published[(warp - 2) * kHalf + k * kPanel + lane] = v; });
   if (warp == 0) published[2 * kHalf + lane] = s.reciprocal[lane];
   for (int k = size + warp; k < kPanel; k += kStripThreads / kWarp)
     published[k * kPanel + lane] = published[kHalf + k * kPanel + lane] = T(0);
   __syncthreads();
   if (threadIdx.x == 0) signal_set(x.block_done + index, x.base + 1);
-  if (warp == 1 && lane < size) {
+  lu_place_block(taken, size, x.panel + at, upper + at, x.f.ld);
+  if (warp == 0 && lane < size) diagonal[2 * lane] = taken.d, diagonal[2 * lane + 1] = T(0);
+  if (warp == 4 && lane < size) {
     i32* columns = pivots + 2 * order_of(x.f);
     pivots[2 * lane] = columns[2 * lane] = k0 + lane, pivots[2 * lane + 1] = columns[2 * lane + 1] = 1;
   }
-  if (warp == 2 && lane < kStats) stats[lane] = lane == kOnes ? size : lane == kFailed ? -1 : 0;
+  if (warp == 5 && lane < kStats) stats[lane] = lane == kOnes ? size : lane == kFailed ? -1 : 0;
   return true;
 }
 
