@@ -329,23 +329,41 @@ WF_DEVICE u32 eliminate_pivoted(T* a, int ld, int rows, int padded, int width, c
   return inverted;
 }
 
+// Rows Begin.. of eight of an inverse less what two columns of L have in them, moved up by two. L is read in pairs from row k
+// on, modulo `mask` + 1: what is read behind the last row goes into rows that nobody needs.
+template <int Begin, typename T>
+WF_DEVICE void next_rows(T (&y)[kPanel], T y0, T y1, const T* first, const T* second, int k, int mask) {
+  WF_UNROLL
+  for (int m = max_of(Begin, 2); m < Begin + 8; m += 2) {
+    const int row = (k + m) & mask;
+    const Two<T> s = *reinterpret_cast<const Two<T>*>(first + row), t = *reinterpret_cast<const Two<T>*>(second + row);
+    y[m - 2] = fma(-y1, t.x, fma(-y0, s.x, y[m])), y[m - 1] = fma(-y1, t.y, fma(-y0, s.y, y[m + 1]));
+  }
+}
+
 // Inverse of the unit lower `size` x `size` block at a, written transposed above its diagonal; one warp, one lane a
-// column. Reads below the diagonal, writes above it.
+// column. Reads below the diagonal, writes above it; a barrier between the two in each step.
 template <typename T>
 WF_DEVICE void invert_unit(T* a, int ld, int size) {
-  const int lane = lane_id();
+  const int lane = lane_id(), mask = ld < kPitch ? 15 : 31;
   T y[kPanel];
   WF_UNROLL
   for (int k = 0; k < kPanel; ++k) y[k] = k == lane ? T(1) : T(0);
-  // Row k of the inverse stands first, the update moves the others down: see direct.cuh.
+  // Two rows of the inverse stand first, the update moves the others up: see direct.cuh.
   WF_UNROLL_N(1)
-  for (int k = 0; k < size; ++k) {
-    const T* l = a + k * ld + k;
-    const T first = y[0];
-    WF_UNROLL
-    for (int m = 1; m < kPanel; ++m) y[m - 1] = k + m < size ? fma(-l[m], first, y[m]) : T(0);
-    if (lane < k) a[k * ld + lane] = first;
+  for (int k = 0; k + 1 < size; k += 2) {
+    T *first = a + k * ld, *second = first + ld;
+    const int left = size - k;
+    const T y0 = y[0], y1 = fma(-first[k + 1], y0, y[1]);
+    next_rows<0>(y, y0, y1, first, second, k, mask);
+    if (left > 8) next_rows<8>(y, y0, y1, first, second, k, mask);
+    if (left > 16) next_rows<16>(y, y0, y1, first, second, k, mask);
+    if (left > 24) next_rows<24>(y, y0, y1, first, second, k, mask);
+    __syncwarp();
+    if (lane < k) first[lane] = y0;
+    if (lane <= k) second[lane] = y1;
   }
+  if (size % 2 == 1 && lane < size - 1) a[(size - 1) * ld + lane] = y[0];
 }
 
 }  // namespace wf
