@@ -3,14 +3,20 @@
 import numpy as np
 import pytest
 from emulate import Emulated
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, identity
 
 from conftest import grid_kkt, laplacian, random_symmetric
 from warpfront import DirectSolver
 from warpfront.sparse.gpu.regroup import DEFINITE, INDEFINITE, regroup
 from warpfront.sparse.gpu.steps import Tolerances
 
+ONE_CHUNK = {"small_rows": 32, "chunk": 256}  # up to eight panels follow each other in one launch
 SMALL = {"small_rows": 32, "chunk": 64}  # most fronts are wide, and wide ones have several chunks
+
+
+def dense_definite(n):
+    a = random_symmetric(n, 5)
+    return (a + (np.abs(a).sum(1).max() + 1.0) * identity(n)).tocsr()
 
 
 def some_large_diagonal(n):
@@ -28,6 +34,9 @@ CASES = {
     "kkt": (lambda: grid_kkt(12), True, {}),
     "kkt wide": (lambda: grid_kkt(12), True, SMALL),
     "dense wide": (lambda: random_symmetric(150, 1), True, SMALL),
+    "definite in one chunk": (lambda: dense_definite(235), False, ONE_CHUNK),
+    "indefinite in one chunk": (lambda: random_symmetric(212, 8), True, ONE_CHUNK),
+    "some pivots in one chunk": (lambda: some_large_diagonal(212), True, ONE_CHUNK),
     "some pivots in place": (lambda: some_large_diagonal(150), True, SMALL),
     "dense": (lambda: random_symmetric(70, 2), True, {}),
     "kkt cut": (lambda: grid_kkt(14), True, {"regrouped": True}),

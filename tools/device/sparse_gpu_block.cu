@@ -12,8 +12,8 @@ __device__ __forceinline__ long long now() {
 #endif
 }
 
-// Way: 0 direct_block, 1 the same by eliminate_ahead, 2 eliminate_blocked, 3 that and values with tags (as they come, if definite).
-// times: begun, eliminated, published: for each of `repeats`, the first of them with nothing in the instruction caches; behind
+// Way: 0 direct_block, 1 eliminate_blocked, published as values with tags (as they come, if definite).
+// times: begun, eliminated (a definite block by way 1: and published), published: for each of `repeats`, the first of them with nothing in the instruction caches; behind
 // them the verdict.
 template <typename T, int Way, bool Indefinite>
 __global__ void __launch_bounds__(256, 1)
@@ -22,31 +22,30 @@ __global__ void __launch_bounds__(256, 1)
   __shared__ __align__(16) T block[kPanel * kPitch];
   __shared__ DirectScratch<T> direct;
   __shared__ BlockedScratch<T> blocked;
-  constexpr bool kNow = Way == 3 && !Indefinite;
+  constexpr bool kNow = Way == 1 && !Indefinite;
   const int lane = lane_id(), thread = threadIdx.x;
-  const BlockOutput<T> to = {diagonal, pivots, stats, published, flags, 1u, Way == 3 ? reinterpret_cast<Tagged*>(tagged) : nullptr};
+  const BlockOutput<T> to = {diagonal, pivots, stats, published, flags, 1u, Way == 1 ? reinterpret_cast<Tagged*>(tagged) : nullptr};
   for (int r = 0; r < repeats; ++r) {
     for (int e = thread; e < kPanel * kPanel; e += 256) block[e / kPanel * kPitch + e % kPanel] = blocks[e];
     __syncthreads();
-    if (thread < (Way >= 2 ? kBlockTeam : kWarp)) {
+    if (Way == 1 || thread < kWarp) {
       int verdict;
       const int role = thread / kWarp;
       const long long begun = now();
       long long eliminated = begun, announced;
-      if constexpr (Way >= 2) {
+      if constexpr (Way == 1) {
         if (kNow && role == 2) publish_zeros(size, to);
         verdict = eliminate_blocked<Indefinite>(role, block, kPitch, size, least, blocked, [&](int n, int part, int of) {
           if (kNow) publish_eight(n, part, of, size, blocked, to);
         });
         eliminated = now();
         const bool taken = !Indefinite || verdict < 0;
-        if (!kNow && taken) publish_blocked(role, kBlockTeam / kWarp, size, blocked, to);
-        block_team_sync();
-        if (Way == 2 && role == 0) to.announce();
+        if (!kNow && taken) publish_blocked(role, kStripThreads / kWarp, size, blocked, to);
+        __syncthreads();
         announced = now();
         if (role == 0 && taken) settle_blocked(block, size, verdict, blocked, to);
       } else {
-        verdict = direct_block<Indefinite, Indefinite, Way == 1>(block, kPitch, 0, size, least, direct);
+        verdict = direct_block<Indefinite, Indefinite>(block, kPitch, 0, size, least, direct);
         __syncwarp();
         eliminated = now();
         const bool taken = !Indefinite || verdict < 0;

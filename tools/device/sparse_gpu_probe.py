@@ -17,20 +17,16 @@ __device__ __forceinline__ void stamp(int at, int k, int by = 0) {
 }
 """
 PLACES = (  # text of strips.cu and what it includes, the stamp behind it, and what follows
-    ("epoch, own);  // the last one\n    __syncthreads();", "stamp(p, 0);", ""),
-    (
-        "tagged_wait(from + k * kPanel + c, 0, 0, epoch, m);",
-        "if (n == 0) stamp(p, 0); if (n == 3) stamp(p, 1);",
-        "",
-    ),
-    ("receive_block<Paired, (Way > 2)>(x, p, d);", "stamp(p, 1);", ""),
+    ("tagged_wait(from + k * kPanel + c, kSub, least, epoch, m);\n    }", "stamp(p, 0);", ""),
+    ("epoch, m, 2 * (n + 1));", "if (n == 0) stamp(p, 0); if (n == 3) stamp(p, 1);", ""),
+    ("receive_block<Paired, Tags>(x, p, d);", "stamp(p, 1);", ""),
     ("form_rows(x, p);\n      __syncthreads();", "stamp(p, 2);", ""),
-    ("form_eight(x, p, n, formed);", "if (n == 3) stamp(p, 2);", ""),
-    ("follow_closely(x, p, d);", "stamp(p, 3);", ""),
+    ("const int to = x.item.row + kSub * warp + g;", "if (n == 3) stamp(p, 2);", ""),
+    ("follow_closely(x, p);", "stamp(p, 3);", ""),
     ("update_behind<Paired>(x, p, owned, d);", "stamp(p, 3);", ""),
     ("const i64 at = static_cast<i64>(index) * kPublished;", "stamp(63, 0);", ""),
     ("if (Indefinite && bad >= 0) return false;", "stamp(63, 1);", ""),
-    ("if (kNow) publish_eight(n, part, of, size, s, to);", "stamp(63, 2, 64);", ""),
+    ("if (!Indefinite) publish_eight(n, part, of, size, s, to);", "stamp(63, 2, 64);", ""),
 )
 NAMES = ("block (its first eight columns) seen", "block loaded", "rows formed", "columns updated")
 
@@ -48,8 +44,8 @@ def probed_text(source):
     return text
 
 
-def probe(factor, rows, pick=-1, way=None):
-    """Stamps of a strips launch, by way 2 or 3: the ``pick``-th with at most ``rows`` strips. Microseconds."""
+def probe(factor, rows, pick=-1):
+    """Stamps of a strips launch, of blocks by eights: the ``pick``-th with at most ``rows`` strips. Microseconds."""
     import cupy
 
     from warpfront.backend import compile as compiling
@@ -60,7 +56,7 @@ def probe(factor, rows, pick=-1, way=None):
     at = [k for k, s in enumerate(steps) if s.kernel == "strips" and s.blocks <= rows][pick]
     source = KERNELS["strips"].source
     include = Path(compiling.__file__).parent / "device"
-    name = steps[at].expression if way is None else f"eliminate_strips<double, false, {way}>"
+    name = "eliminate_strips<double, false, true>"
     module = cupy.RawModule(
         code=probed_text(source), options=("-std=c++17", f"-I{include}", f"-I{source.parent}", "-arch=sm_90"),
         name_expressions=(name,), backend="nvrtc",
@@ -80,9 +76,9 @@ def probe(factor, rows, pick=-1, way=None):
     return steps[at].blocks, np.where(stamps > 0, (stamps - start) / 1e3, np.nan)
 
 
-def table(factor, rows, pick=-1, way=None):
+def table(factor, rows, pick=-1):
     """Lines: for each panel when its block was there, and the legs to the next; then the last strip's panels."""
-    blocks, t = probe(factor, rows, pick, way)
+    blocks, t = probe(factor, rows, pick)
     lines = [
         f"strips launch of {blocks} blocks; panel: begun, eliminated, published | next: {', '.join(NAMES)}"
     ]

@@ -70,8 +70,8 @@ def compare_strips(factor):
 
     values, kept, found = factor.runner.buffers["original"].copy(), KERNELS["strips"], {}
     runner = factor.runner
-    for name, way in (("by twos", 0), ("by eights", 1), ("neighbours ahead", 2), ("as they come", 3)):
-        KERNELS["strips"] = replace(kept, template=f"eliminate_strips<{{T}}, {{pivoting}}, {way}>")
+    for name, tags in (("by twos, flags", "false"), ("by eights, tags", "true")):
+        KERNELS["strips"] = replace(kept, template=f"eliminate_strips<{{T}}, {{pivoting}}, {tags}>")
         try:
             key = f"factor, {name}"
             runner.define(key, factor._factor_sequence(gather=False))

@@ -6,8 +6,8 @@
 // the inverse before: the same work in every lane. The 8 x 8 factor itself every lane makes for itself, from the same values:
 // the chain from pivot to pivot holds no exchange between lanes. One exchange for eight columns remains: the next
 // columns' W by products of what the lanes have found (FP64 tensor cores, m8n8k4; sums in a fixed order).
-// Three warps: the first eliminates, the second prepares the next columns' W but for what the present ones subtract, the third hands
-// on what is found. A barrier of the three lies behind each eight columns.
+// The block's first warp eliminates, the second prepares the next columns' W but for what the present ones subtract, the third hands
+// on what is found, and the last of it the next ones with it. A barrier lies behind each eight columns.
 // The block is read only: a refused one can still be searched.
 // Eight columns of which a pivot fails, or two pivots' product leaves the range of numbers, are done again from where they began,
 // carefully: that depends on their values alone.
@@ -29,17 +29,6 @@ struct alignas(16) BlockedScratch {
   i32 bad[2];  // the first column that fails, or -1, as known behind even and odd eights
 };
 
-constexpr int kBlockTeam = 3 * kWarp;
-
-// Barrier of the three warps.
-WF_DEVICE void block_team_sync() {
-#ifdef WARPFRONT_SIMT
-  simt::barrier_sync(1, kBlockTeam);
-#else
-  asm volatile("bar.sync 1, 96;" : : : "memory");
-#endif
-}
-
 // Lower triangle of 8 x 8, by rows.
 WF_DEVICE constexpr int packed_row(int r, int c) { return r * (r + 1) / 2 + c; }
 
@@ -47,56 +36,99 @@ template <typename T>
 struct Eight {
   T g[kPacked];             // the columns' own block, in every lane; L below its diagonal in columns that have passed
   T v[kSub], l[kSub];       // the lane's row of W, and the same times 1 / D
-  T d[kSub], inverse[kSub];
-  u32 refused, unsafe;      // columns that the lane's tests refuse; whose pivots' product leaves the range
+  T d[kSub];
+  u32 refused, unsafe;      // columns that the lane's tests refuse; first columns of two whose pivots or product are out of range
 };
+
+// Sign and exponent, from bit 0 on, and magnitudes as integers: they order as the numbers do, NaN behind all of them. Tests of
+// numbers by these keep out of the way of FP64 arithmetic, on whose latency the chain hangs.
+WF_DEVICE u32 exponent_of(double v) { return static_cast<u32>(__double_as_longlong(v) >> 52) & 0xfffu; }
+WF_DEVICE u32 exponent_of(float v) { return static_cast<u32>(__float_as_int(v)) >> 23; }
+WF_DEVICE u64 magnitude_of(double v) { return static_cast<u64>(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
+WF_DEVICE u64 magnitude_of(float v) { return static_cast<u32>(__float_as_int(v)) & 0x7fffffffu; }
+WF_DEVICE double of_magnitude(u64 bits, double) { return __longlong_as_double(static_cast<i64>(bits)); }
+WF_DEVICE float of_magnitude(u64 bits, float) { return __int_as_float(static_cast<int>(bits)); }
+
+// Whether a number is far from where products with it leave the range, and, unless `Indefinite`, positive.
+template <bool Indefinite>
+WF_DEVICE bool in_range(double v) { return (exponent_of(v) & (Indefinite ? 0x7ffu : 0xfffu)) - 623u < 800u; }
+template <bool Indefinite>
+WF_DEVICE bool in_range(float v) { return (exponent_of(v) & (Indefinite ? 0xffu : 0x1ffu)) - 77u < 100u; }
+
+// 1 / d = x + x q.
+struct Rough {
+  double x, q;
+};
+WF_DEVICE Rough rough_reciprocal(double d) {
+#ifdef WARPFRONT_SIMT
+  const double x = 1.0 / d;
+#else
+  double x;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(x) : "d"(d));
+#endif
+  const double e = fma(-d, x, 1.0);
+  return {x, fma(e, e, e)};
+}
+struct RoughFloat {
+  float x, q;
+};
+WF_DEVICE RoughFloat rough_reciprocal(float d) { return {1.0f / d, 0.0f}; }
 
 template <bool Indefinite, typename T>
 WF_DEVICE bool passes_alone(T pivot, T least) {
-  return (Indefinite ? abs_value(pivot) > least : pivot > T(0)) && pivot - pivot == T(0);
+  return (Indefinite ? abs_value(pivot) > least : pivot > T(0)) & (pivot - pivot == T(0));
 }
 
-// Whether a pivot passes against the rows behind it within the eight columns, and the lane's own (x, where `behind`).
-template <bool Indefinite, int J, typename T>
+// Whether an indefinite pivot passes against the rows behind it within the eight columns, and the lane's own (x, where `behind`).
+template <int J, typename T>
 WF_DEVICE bool passes(T pivot, const T (&column)[kSub], T x, bool behind, T least) {
-  bool fine = passes_alone<Indefinite>(pivot, least);
-  if (!Indefinite) return fine;
-  const T size = abs_value(pivot);
-  fine = fine && (!behind || T(kAlpha) * abs_value(x) <= size);
+  u64 most = behind ? magnitude_of(x) : 0;
   WF_UNROLL
-  for (int k = J + 1; k < kSub; ++k) fine = fine && T(kAlpha) * abs_value(column[k]) <= size;
-  return fine;
+  for (int k = J + 1; k < kSub; ++k) {
+    const u64 here = magnitude_of(column[k]);
+    most = here > most ? here : most;
+  }
+  return passes_alone<true>(pivot, least) & (T(kAlpha) * of_magnitude(most, T()) <= abs_value(pivot));
 }
 
 // Columns J and J + 1 of eight: their pivots, L and W, and the columns behind them. `count`: columns that are there.
-// Careful: no product of pivots; a pivot that fails has the reciprocal 0.
+// The second column's L is what both subtract, times the first pivot, over the determinant of the two: neither waits for the
+// reciprocal of the other. Careful: no product of pivots; a pivot that fails has the reciprocal 0.
 template <bool Indefinite, bool Careful, int J, typename T>
 WF_DEVICE void eliminate_two(Eight<T>& e, int count, bool behind, T least) {
   const T p0 = e.g[packed_row(J, J)], side = e.g[packed_row(J + 1, J)], p1 = e.g[packed_row(J + 1, J + 1)];
+  const T det = fma(p0, p1, -side * side);
+  const auto rough = rough_reciprocal(det);
   const T i0 = !Careful || passes_alone<Indefinite>(p0, least) ? reciprocal(p0) : T(0);
-  bool safe = true;
-  Second<T> second = Careful ? divided_pivot(i0, p1, side) : fast_pivot(p0, i0, p1, side, true, safe);
-  if (Careful && !passes_alone<Indefinite>(second.d, least)) second.inverse = T(0);
+  const T d1 = Careful ? fma(-side * i0, side, p1) : det * i0;
+  const T i1 = Careful && passes_alone<Indefinite>(d1, least) ? reciprocal(d1) : T(0);
+  const auto over = [&](T a0, T a1, T rest) -> T {  // the entry of L behind a0 and a1, of which the first column leaves `rest`
+    if (Careful) return rest * i1;
+    const T y = fma(a1, p0, -a0 * side) * rough.x;
+    return fma(y, rough.q, y);
+  };
   T first[kSub] = {}, below[kSub] = {}, l0[kSub], l1[kSub];
   first[J + 1] = side;
   WF_UNROLL
   for (int k = J + 2; k < kSub; ++k) {
+    const T a1 = e.g[packed_row(k, J + 1)];
     first[k] = e.g[packed_row(k, J)];
-    l0[k] = first[k] * i0, below[k] = fma(-l0[k], side, e.g[packed_row(k, J + 1)]), l1[k] = below[k] * second.inverse;
+    l0[k] = first[k] * i0, below[k] = fma(-l0[k], side, a1), l1[k] = over(first[k], a1, below[k]);
     WF_UNROLL
     for (int m = J + 2; m < kSub; ++m)
       if (m <= k) e.g[packed_row(k, m)] = fma(-l1[k], below[m], fma(-l0[k], first[m], e.g[packed_row(k, m)]));
     e.g[packed_row(k, J)] = l0[k], e.g[packed_row(k, J + 1)] = l1[k];
   }
   e.g[packed_row(J + 1, J)] = side * i0;
-  const T x0 = e.v[J], z0 = x0 * i0, x1 = fma(-z0, side, e.v[J + 1]), z1 = x1 * second.inverse;
+  const T x0 = e.v[J], z0 = x0 * i0, x1 = fma(-z0, side, e.v[J + 1]), z1 = over(x0, e.v[J + 1], x1);
   WF_UNROLL
   for (int m = J + 2; m < kSub; ++m) e.v[m] = fma(-z1, below[m], fma(-z0, first[m], e.v[m]));
-  e.v[J + 1] = x1, e.l[J] = z0, e.l[J + 1] = z1;
-  e.d[J] = p0, e.d[J + 1] = second.d, e.inverse[J] = i0, e.inverse[J + 1] = second.inverse;
-  if (J < count && !passes<Indefinite, J>(p0, first, x0, behind, least)) e.refused |= 1u << J;
-  if (J + 1 < count && !passes<Indefinite, J + 1>(second.d, below, x1, behind, least)) e.refused |= 2u << J;
-  if (!safe) e.unsafe |= 2u << J;
+  e.v[J + 1] = x1, e.l[J] = z0, e.l[J + 1] = z1, e.d[J] = p0, e.d[J + 1] = d1;
+  if (!Careful) e.unsafe |= static_cast<u32>(!(in_range<Indefinite>(p0) & in_range<Indefinite>(det))) << J;
+  if (!Careful && !Indefinite) return;
+  const bool fine0 = Indefinite ? passes<J>(p0, first, x0, behind, least) : passes_alone<false>(p0, least);
+  const bool fine1 = Indefinite ? passes<J + 1>(d1, below, x1, behind, least) : passes_alone<false>(d1, least);
+  e.refused |= static_cast<u32>((J < count) & !fine0) << J | static_cast<u32>((J + 1 < count) & !fine1) << (J + 1);
 }
 
 template <bool Indefinite, bool Careful, typename T>
@@ -204,94 +236,81 @@ WF_DEVICE void keep_own(const Eight<T>& e, T* own) {
       if (c < r) *reinterpret_cast<Two<T>*>(own + r * kSub + c) = {e.g[packed_row(r, c)], e.g[packed_row(r, c + 1 < r ? c + 1 : c)]};
 }
 
-// The first warp. These three return what eliminate_blocked does.
+// The first warp: columns n, which have been handed over; `bad` is the first column that has failed so far.
 template <bool Indefinite, typename T>
-WF_DEVICE int eliminate_chain(const T* block, int ld, int size, T least, BlockedScratch<T>& s) {
-  const int lane = lane_id(), parts = (size + kSub - 1) / kSub;
-  int bad = -1;
-  T w[4][2];
-  start_columns(w, block, ld, size, 0);
-  hand_over(w, s);
-  WF_UNROLL_N(1)
-  for (int n = 0; n < parts; ++n) {
-    __syncwarp();  // columns n have been handed over
-    Eight<T> e;
-    take_over(e, s, n);
-    const int count = size - kSub * n;
-    const bool behind = lane >= kSub * (n + 1);
-    eliminate_eight<Indefinite, false>(e, count, behind, least);
-    if (__any_sync(kFullMask, (e.refused | e.unsafe) != 0u)) {
+WF_DEVICE void eliminate_part(Eight<T>& e, int n, int size, T least, int& bad, BlockedScratch<T>& s) {
+  const int lane = lane_id(), count = size - kSub * n;
+  const bool behind = lane >= kSub * (n + 1);
+  __syncwarp();  // columns n have been handed over
+  take_over(e, s, n);
+  eliminate_eight<Indefinite, false>(e, count, behind, least);
+  if (__any_sync(kFullMask, (e.refused | e.unsafe) != 0u)) {
+    int refused = first_refused(e.refused);
+    if (!Indefinite || refused < 0 || (e.unsafe & ((1u << refused) - 1u)) != 0) {
       take_over(e, s, n);
       eliminate_eight<Indefinite, true>(e, count, behind, least);
-      const int refused = first_refused(e.refused);
-      if (bad < 0 && refused >= 0) bad = kSub * n + refused;
+      refused = first_refused(e.refused);
     }
-    store_eight(s.x + lane * kPitch + kSub * n, e.v);
-    store_eight(s.l + lane * kPitch + kSub * n, e.l);
-    if (lane == 0) s.bad[n % 2] = bad, store_eight(s.d + kSub * n, e.d);
-    block_team_sync();
-    if (Indefinite && bad >= 0) return bad;
-    if (n + 1 < parts) {
-      WF_UNROLL
-      for (int b = 0; b < 4; ++b) {
-        const Two<T> a = *reinterpret_cast<const Two<T>*>(&s.ahead[(n + 1) % 2][b][2 * lane]);
-        w[b][0] = a.x, w[b][1] = a.y;
-      }
-      subtract_columns(w, s, n, n + 1);
-      hand_over(w, s);
-    }
-    if (lane == 0) keep_own(e, s.own + n * kSub * kSub);
+    if (bad < 0 && refused >= 0) bad = kSub * n + refused;
   }
-  __syncwarp();
-  return bad;
+  store_eight(s.x + lane * kPitch + kSub * n, e.v);
+  store_eight(s.l + lane * kPitch + kSub * n, e.l);
+  if (lane == 0) s.bad[n % 2] = bad, store_eight(s.d + kSub * n, e.d);
 }
 
-// The second warp.
-template <bool Indefinite, typename T>
-WF_DEVICE int prepare_columns(const T* block, int ld, int size, BlockedScratch<T>& s) {
-  const int parts = (size + kSub - 1) / kSub;
+// The second warp: columns n of W, but for what those right before them subtract.
+template <typename T>
+WF_DEVICE void prepare_columns(const T* block, int ld, int size, int n, BlockedScratch<T>& s) {
+  T w[4][2];
+  start_columns(w, block, ld, size, n);
   WF_UNROLL_N(1)
-  for (int n = 0; n < parts; ++n) {
-    if (n + 1 < parts) {
-      T w[4][2];
-      start_columns(w, block, ld, size, n + 1);
-      WF_UNROLL_N(1)
-      for (int q = 0; q < n; ++q) subtract_columns(w, s, q, n + 1);
-      WF_UNROLL
-      for (int b = 0; b < 4; ++b) *reinterpret_cast<Two<T>*>(&s.ahead[(n + 1) % 2][b][2 * lane_id()]) = {w[b][0], w[b][1]};
-    }
-    block_team_sync();
-    if (Indefinite && s.bad[n % 2] >= 0) return s.bad[n % 2];
-  }
-  return s.bad[(parts - 1) % 2];
+  for (int q = 0; q < n - 1; ++q) subtract_columns(w, s, q, n);
+  WF_UNROLL
+  for (int b = 0; b < 4; ++b) *reinterpret_cast<Two<T>*>(&s.ahead[n % 2][b][2 * lane_id()]) = {w[b][0], w[b][1]};
 }
 
-// The third warp.
-template <bool Indefinite, typename T, typename Put>
-WF_DEVICE int hand_on(int parts, const BlockedScratch<T>& s, const Put& put) {
-  WF_UNROLL_N(1)
-  for (int n = 0; n < parts; ++n) {
-    block_team_sync();
-    if (Indefinite && s.bad[n % 2] >= 0) return s.bad[n % 2];
-    if (n + 1 < parts) put(n, 0, 1);
+// The first warp: that, and the rest.
+template <typename T>
+WF_DEVICE void finish_columns(int n, BlockedScratch<T>& s) {
+  T w[4][2];
+  WF_UNROLL
+  for (int b = 0; b < 4; ++b) {
+    const Two<T> a = *reinterpret_cast<const Two<T>*>(&s.ahead[n % 2][b][2 * lane_id()]);
+    w[b][0] = a.x, w[b][1] = a.y;
   }
-  return s.bad[(parts - 1) % 2];
+  subtract_columns(w, s, n - 1, n);
+  hand_over(w, s);
 }
 
-// Three warps, `role` 0, 1 and 2: eliminate the block at `block`, `size` pivots, whose lower triangle is read.
-// put(n, part, of) is called by the third warp for each eight columns n that are taken, and for the last ones by the second, too, with
-// `part` of `of`.
+// The whole block, `role` a thread's warp: eliminates the block at `block`, `size` pivots, whose lower triangle is read.
+// put(n, part, of) is called by the third warp for each eight columns n that are taken, and for the last ones by four warps, each
+// with its `part` of `of`.
 // Indefinite = false: goes through; returns the first pivot that is not positive, or -1. Indefinite = true: stops at the first column
 // that the tests of 1 x 1 pivots refuse, and returns it.
 template <bool Indefinite, typename T, typename Put>
 WF_DEVICE int eliminate_blocked(int role, const T* block, int ld, int size, T least, BlockedScratch<T>& s, const Put& put) {
   const int parts = (size + kSub - 1) / kSub;
-  int bad;
-  if (role == 0) bad = eliminate_chain<Indefinite>(block, ld, size, least, s);
-  else if (role == 1) bad = prepare_columns<Indefinite>(block, ld, size, s);
-  else bad = hand_on<Indefinite>(parts, s, put);
-  if (role > 0 && !(Indefinite && bad >= 0)) put(parts - 1, role - 1, 2);
-  return bad;
+  int bad = -1;
+  if (role == 0) {
+    T w[4][2];
+    start_columns(w, block, ld, size, 0);
+    hand_over(w, s);
+  }
+  WF_UNROLL_N(1)
+  for (int n = 0; n < parts; ++n) {
+    Eight<T> e;
+    if (role == 0) eliminate_part<Indefinite>(e, n, size, least, bad, s);
+    if (role == 1 && n + 1 < parts) prepare_columns(block, ld, size, n + 1, s);
+    if (role == 2 && n > 0) put(n - 1, 0, 1);
+    __syncthreads();  // columns n have been found, and what comes next is prepared
+    if (Indefinite && s.bad[n % 2] >= 0) return s.bad[n % 2];
+    if (role != 0) continue;
+    if (n + 1 < parts) finish_columns(n + 1, s);
+    if (lane_id() == 0) keep_own(e, s.own + n * kSub * kSub);
+  }
+  if (role >= 2 && role < 6) put(parts - 1, role - 2, 4);
+  __syncwarp();
+  return s.bad[(parts - 1) % 2];
 }
 
 }  // namespace wf

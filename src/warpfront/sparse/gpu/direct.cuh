@@ -165,94 +165,6 @@ WF_DEVICE int eliminate_direct(T (&r)[kPanel], int rows, int width, T* columns, 
   return bad;
 }
 
-// A step whose update of the columns behind the next two is still to come: its columns as stored, and the lane's coefficients.
-template <typename T>
-struct Pending {
-  const T *a, *b;
-  T gr, hr, gy, hy;
-};
-
-// Two columns of eliminate_ahead, `Columns` at least as many as are left. The pivots stand in first[j], first[j + 1] and
-// second[j + 1]. While their reciprocals are on the way, the step before updates what it has left; then the next two columns are
-// made and stored in `next`. Bulk and chain share a basic block, so that they can be issued in turns.
-template <bool Indefinite, int Columns, typename T, typename Put>
-WF_DEVICE bool step_ahead(T (&r)[kPanel], T (&y)[kPanel], int j, const T* first, T* next, T least, T share, Pending<T>& p, int& bad,
-                          const Put& put) {
-  const int lane = lane_id();
-  const T* second = first + 2 * kPanel;
-  const T p0 = first[j], side = first[j + 1], p1 = second[j + 1], r0 = r[0], y0 = y[0];
-  const bool fine0 = accept<Indefinite>(p0, r0, lane > j, share, least);
-  const T i0 = fine0 ? reciprocal(p0) : T(0), m = side * i0;
-  bool safe;
-  Second<T> after = fast_pivot(p0, i0, p1, side, fine0, safe);
-  const T l0 = r0 * i0, below = fma(-l0, side, r[1]), z0 = y0 * i0, y1 = fma(-z0, side, y[1]);
-  T rn[2], yn[2];
-  WF_UNROLL
-  for (int k = 2; k < Columns; k += 2) {
-    const Two<T> s = *reinterpret_cast<const Two<T>*>(p.a + k + 2), t = *reinterpret_cast<const Two<T>*>(p.b + k + 2);
-    const T ra = fma(-p.hr, t.x, fma(-p.gr, s.x, r[k])), rb = fma(-p.hr, t.y, fma(-p.gr, s.y, r[k + 1]));
-    const T ya = fma(-p.hy, t.x, fma(-p.gy, s.x, y[k])), yb = fma(-p.hy, t.y, fma(-p.gy, s.y, y[k + 1]));
-    if (k == 2) rn[0] = ra, rn[1] = rb, yn[0] = ya, yn[1] = yb;
-    else r[k - 2] = ra, r[k - 1] = rb, y[k - 2] = ya, y[k - 1] = yb;
-  }
-  if (!safe) after = divided_pivot(i0, p1, side);
-  const bool fine1 = accept<Indefinite>(after.d, below, lane > j + 1, share, least);
-  const T i1 = fine1 ? after.inverse : T(0);
-  if (bad < 0 && !(fine0 && fine1)) bad = fine0 ? j + 1 : j;
-  if (Indefinite && bad >= 0) return false;
-  const T l1 = below * i1, z1 = y1 * i1;
-  p.a = first + j, p.b = second + j;
-  p.gr = fma(-l1, m, l0), p.hr = l1, p.gy = fma(-z1, m, z0), p.hy = z1;
-  const Two<T> s = *reinterpret_cast<const Two<T>*>(p.a + 2), t = *reinterpret_cast<const Two<T>*>(p.b + 2);
-  r[0] = fma(-p.hr, t.x, fma(-p.gr, s.x, rn[0])), r[1] = fma(-p.hr, t.y, fma(-p.gr, s.y, rn[1]));
-  y[0] = fma(-p.hy, t.x, fma(-p.gy, s.x, yn[0])), y[1] = fma(-p.hy, t.y, fma(-p.gy, s.y, yn[1]));
-  __syncwarp();  // the pair before has been read
-  next[lane] = r[0], next[2 * kPanel + lane] = r[1];
-  put(j, p0, l0, y0);
-  put(j + 1, after.d, l1, y1);
-  __syncwarp();
-  return true;
-}
-
-// eliminate_direct of a square block, with the same sums: only the two columns that come next wait for a step; the others are
-// updated while the next step's pivots are on the way.
-template <bool Indefinite, typename T, typename Put>
-WF_DEVICE int eliminate_ahead(T (&r)[kPanel], int width, T* columns, T least, const Put& put) {
-  const int lane = lane_id();
-  const T share = T(kAlpha);
-  T y[kPanel];
-  int bad = -1, j = 0;
-  WF_UNROLL
-  for (int k = 0; k < kPanel; ++k) y[k] = k == lane ? T(1) : T(0);
-  WF_UNROLL
-  for (int k = 0; k < 8; ++k) columns[kPanel * k + lane] = T(0);
-  T *first = columns, *next = columns + 4 * kPanel;
-  Pending<T> p = {next, next, T(0), T(0), T(0), T(0)};
-  first[lane] = r[0], first[2 * kPanel + lane] = r[1];
-  __syncwarp();
-  bool going = true;
-  WF_UNROLL_N(1)
-  for (; going && j + 1 < width && width - j > kPanel / 2; j += 2) {
-    going = step_ahead<Indefinite, kPanel>(r, y, j, first, next, least, share, p, bad, put);
-    T* last = first;
-    first = next, next = last;
-  }
-  WF_UNROLL_N(1)
-  for (; going && j + 1 < width; j += 2) {
-    going = step_ahead<Indefinite, kPanel / 2>(r, y, j, first, next, least, share, p, bad, put);
-    T* last = first;
-    first = next, next = last;
-  }
-  if (going && j < width) {
-    const T pivot = first[j];
-    const bool fine = accept<Indefinite>(pivot, r[0], lane > j, share, least);
-    if (bad < 0 && !fine) bad = j;
-    if (!(Indefinite && bad >= 0)) put(j, pivot, r[0] * (fine ? reciprocal(pivot) : T(0)), y[0]);
-  }
-  __syncwarp();
-  return bad;
-}
-
 // Row `lane` of the symmetric block at a, whose lower triangle is stored; zero outside size x size.
 template <typename T>
 WF_DEVICE void load_symmetric(T (&r)[kPanel], const T* a, int ld, int size) {
@@ -267,8 +179,7 @@ WF_DEVICE void load_symmetric(T (&r)[kPanel], const T* a, int ld, int size) {
 
 // One warp: eliminates the diagonal block at column k0, `size` pivots. Fills s; L goes below the block's diagonal
 // (Stash: above it, transposed, so that the block can still be eliminated otherwise), the inverse, unless Stash, above.
-// Ahead: by eliminate_ahead.
-template <bool Indefinite, bool Stash, bool Ahead = false, typename T>
+template <bool Indefinite, bool Stash, typename T>
 WF_DEVICE int direct_block(T* a, int ld, int k0, int size, T least, DirectScratch<T>& s) {
   const int lane = lane_id();
   T r[kPanel], d = T(1);
@@ -281,9 +192,7 @@ WF_DEVICE int direct_block(T* a, int ld, int k0, int size, T least, DirectScratc
     if (!Stash && lane < j) block[j * ld + lane] = y;
     s.inverse[lane * kPitch + j] = y;
   };
-  int bad;
-  if constexpr (Ahead) bad = eliminate_ahead<Indefinite>(r, size, s.column, least, put);
-  else bad = eliminate_direct<Indefinite, true>(r, size, size, s.column, kPanel, least, T(0), put);
+  const int bad = eliminate_direct<Indefinite, true>(r, size, size, s.column, kPanel, least, T(0), put);
   if (Indefinite && bad >= 0) return bad;
   for (int k = size; k < kPanel; ++k) s.inverse[lane * kPitch + k] = T(0);
   set_diagonal(s.d, lane, inside ? d : T(0), T(0), 0);

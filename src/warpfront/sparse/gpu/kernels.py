@@ -9,7 +9,7 @@ __all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type",
 
 FOLDER = Path(__file__).parent
 STAGES = 2
-STRIPS_WAY = 0  # strips.cu: blocks by twos, by eights; 2: and neighbours ahead; 3: and blocks as they come
+STRIPS_TAGS = "true"  # diagonal blocks of wide fronts by eights, values with tags (strips.cu)
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 2
 TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles
@@ -74,7 +74,7 @@ KERNELS = {
         "assemble.cu", "assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
     ),
     "strips": _spec(
-        "strips.cu", f"eliminate_strips<{{T}}, {{pivoting}}, {STRIPS_WAY}>",
+        "strips.cu", f"eliminate_strips<{{T}}, {{pivoting}}, {STRIPS_TAGS}>",
         "items fronts children entries maps values blocks rule panels diagonal pivots block_flags flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),

@@ -6,6 +6,8 @@
 
 namespace wf {
 
+constexpr int kStripThreads = 256;
+
 // Published for each diagonal block: M (pitch 32), then D as own, other, step.
 constexpr int kPublished = kPanel * kPanel + 3 * kPanel;
 
@@ -109,8 +111,7 @@ WF_DEVICE void publish_blocked(int part, int of, int size, const BlockedScratch<
     T m = T(0);
     if (lane < size && k <= lane) m = s.l[k * kPitch + lane];
     if (lane < size && k == kPanel) m = s.d[lane];
-    if (to.tagged == nullptr) to.published[k * kPanel + lane] = m;
-    else tagged_store(to.tagged + k * kPanel + lane, m, to.epoch);
+    tagged_store(to.tagged + k * kPanel + lane, m, to.epoch);
   }
 }
 
@@ -133,21 +134,16 @@ WF_DEVICE void settle_blocked(T* block, int size, int bad, const BlockedScratch<
   }
 }
 
-// Eliminates a diagonal block by eliminate_blocked, publishes it (the others wait for that), and only then settles it; three warps,
-// of which the first settles. An indefinite one may be refused: false, and it is as it was, and nothing has been published.
-template <bool Indefinite, bool Streamed, typename T>
+// Eliminates a diagonal block by eliminate_blocked, publishes it (the others wait for that), and only then settles it; the whole block,
+// whose first warp settles. An indefinite one may be refused: false, and it is as it was, and nothing has been published.
+template <bool Indefinite, typename T>
 WF_DEVICE bool take_blocked(int role, T* block, int size, T least, BlockedScratch<T>& s, const BlockOutput<T>& to) {
-  constexpr bool kNow = Streamed && !Indefinite;
-  if (kNow && role == 2) publish_zeros(size, to);
+  if (!Indefinite && role == 2) publish_zeros(size, to);
   const int bad = eliminate_blocked<Indefinite>(role, block, kPitch, size, least, s, [&](int n, int part, int of) {
-    if (kNow) publish_eight(n, part, of, size, s, to);
+    if (!Indefinite) publish_eight(n, part, of, size, s, to);
   });
   if (Indefinite && bad >= 0) return false;
-  if (!kNow) publish_blocked(role, kBlockTeam / kWarp, size, s, to);
-  if (!Streamed) {
-    block_team_sync();
-    if (role == 0) to.announce();
-  }
+  if (Indefinite) publish_blocked(role, kStripThreads / kWarp, size, s, to);
   if (role == 0) settle_blocked(block, size, bad, s, to);
   return true;
 }
@@ -200,19 +196,19 @@ WF_DEVICE void search_block(T* block, int size, const T* rule, StripScratch<T>& 
   to.announce();
 }
 
-// Eliminates a strip's diagonal block; three warps. Way: as in strips.cu.
-template <int Way, typename T>
+// Eliminates a strip's diagonal block; the whole block, `role` a thread's warp. Tags: as in strips.cu.
+template <bool Tags, typename T>
 WF_DEVICE void eliminate_block(int role, T* block, int size, const T*, BlockedScratch<T>& blocked, DirectScratch<T>& s, i32*,
                                const BlockOutput<T>& to) {
-  if (Way > 0) take_blocked<false, (Way > 2)>(role, block, size, T(0), blocked, to);
+  if (Tags) take_blocked<false>(role, block, size, T(0), blocked, to);
   else if (role == 0) take_direct(block, size, s, to);
 }
-template <int Way, typename T>
+template <bool Tags, typename T>
 WF_DEVICE void eliminate_block(int role, T* block, int size, const T* rule, BlockedScratch<T>& blocked, StripScratch<T>& s, i32* order,
                                const BlockOutput<T>& to) {
   const T least = rule[kDoubt];
-  const bool taken = Way > 0 && take_blocked<true, (Way > 2)>(role, block, size, least, blocked, to);
-  if (role != 0 || taken || (Way == 0 && try_unsearched(block, size, least, s.direct, to))) return;
+  const bool taken = Tags && take_blocked<true>(role, block, size, least, blocked, to);
+  if (role != 0 || taken || (!Tags && try_unsearched(block, size, least, s.direct, to))) return;
   search_block(block, size, rule, s, order, to);
 }
 

@@ -6,14 +6,14 @@
 // For each panel p before its own diagonal block, a strip waits for the published block, forms its rows
 //   L = S_p M,   M = P inv(L_pp)^T inv(D_p)   (P: the interchanges inside the diagonal block),
 // writes them to the panel, announces them, and updates its columns behind p with the rows of the strips there.
-// Then it eliminates its diagonal block, publishes M and D, and announces that. So a strip waits only for strips with
-// a smaller block index: blocks start in that order, and no wait can last for ever.
+// Then it eliminates its diagonal block and publishes M and D: a definite block's while it is eliminated, eight columns after the
+// other, and the next strip forms rows as they come. So a strip waits only for strips with a smaller block index: blocks start
+// in that order, and no wait can last for ever.
 // Pivots are sought inside the diagonal block only (pivot_search = "panel").
-// Flags: one word a diagonal block and one a strip, holding 64 * epoch + panels done; never cleared. Writers release
-// after a barrier, one reader acquires before one.
-// Barriers of a panel: published block and D landed | rows formed, before S_p is overwritten | rows stored, before they
-// are announced and read | neighbours' rows landed | multiplied, before the next load overwrites them |
-// own block updated.
+// Published values carry tags (tagged.cuh), 64 * epoch + 1. Flags, one word a strip, hold 64 * epoch + panels done and are never
+// cleared: writers release after a barrier, one reader acquires before one. (One word a diagonal block, too, without tags.)
+// Barriers of a panel: those before have been used | published block and D landed | rows formed, before S_p is overwritten | rows
+// stored, before they are announced and read | neighbours' rows announced; landed, two strips after two | own block updated.
 #include "strip_rows.cuh"
 
 using namespace wf;
@@ -96,9 +96,9 @@ WF_DEVICE void load_strip(const Strip<T>& x, int owned) {
   }
 }
 
-// Way: 0 diagonal blocks two columns at a time; 1 eight (eliminate_blocked); 2 and neighbours' rows loaded ahead;
-// 3 and published blocks as they come, with tags.
-template <typename T, bool Pivoting, int Way>
+// Tags: diagonal blocks eight columns at a time (blocked.cuh), published as values with tags; otherwise two columns at a time, and
+// announced by a flag.
+template <typename T, bool Pivoting, bool Tags>
 __global__ void __launch_bounds__(kStripThreads, 1)
     eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
                      const T* values, const T* blocks_of_children, const T* rule, T* panels, T* diagonal, i32* pivots,
@@ -123,9 +123,9 @@ __global__ void __launch_bounds__(kStripThreads, 1)
     load_strip(x, owned);
   }
   for (int k = thread; k < kLead; k += kStripThreads) d.own[k] = d.other[k] = T(0), d.step[k] = 0;
-  follow_strips<Pivoting, Way>(x, d, blocks, owned);
-  // The diagonal block, by three warps; columns behind the chunk are zero and stay out.
-  if (index >= blocks || warp >= kBlockTeam / kWarp) return;
+  follow_strips<Pivoting, Tags>(x, d, blocks, owned);
+  // The diagonal block; columns behind the chunk are zero and stay out.
+  if (index >= blocks) return;
   __shared__ typename ScratchOf<Pivoting, T>::type scratch;
   __shared__ i32 order[kPanel];
   const int size = min_of(kPanel, x.columns - index * kPanel), k0 = x.item.col + index * kPanel;
@@ -133,9 +133,9 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   BlockedScratch<T>& blocked = *reinterpret_cast<BlockedScratch<T>*>(x.near);
   const i64 at = static_cast<i64>(index) * kPublished;
   const BlockOutput<T> to = {diagonal + 2 * (x.f.first + k0), pivots + 2 * (x.f.first + k0), stats + kStats * (x.f.stat + first + index),
-                             Way > 2 ? reinterpret_cast<T*>(&blocked + 1) : x.published + at, x.block_done + index, x.base + 1,
-                             Way > 2 ? x.tagged + at : nullptr};
-  eliminate_block<Way>(warp, block, size, rule, blocked, scratch, order, to);
+                             Tags ? reinterpret_cast<T*>(&blocked + 1) : x.published + at, x.block_done + index, x.base + 1,
+                             Tags ? x.tagged + at : nullptr};
+  eliminate_block<Tags>(warp, block, size, rule, blocked, scratch, order, to);
   if (warp != 0) return;
   __syncwarp();
   for (int k = 0; k < size; ++k)

@@ -47,19 +47,21 @@ WF_DEVICE bool tagged_load(const Tagged* p, u32 tag, T& v) {
   return there;
 }
 
-// Waits for values `first`.. of `Count`, `stride` apart; those before are 0.
+// Whether values first..end of `Count`, `stride` apart, are there; the others are 0.
 template <int Count, typename T>
-WF_DEVICE void tagged_wait(const Tagged* p, int stride, int first, u32 tag, T (&v)[Count]) {
-  bool there = false;
-  while (!there) {
-    there = true;
-    WF_UNROLL
-    for (int k = 0; k < Count; ++k) {
-      v[k] = T(0);
-      if (k >= first) there &= tagged_load(p + k * stride, tag, v[k]);
-    }
-    if (!there) spin();
+WF_DEVICE bool tagged_try(const Tagged* p, int stride, int first, u32 tag, T (&v)[Count], int end = Count) {
+  bool there = true;
+  WF_UNROLL
+  for (int k = 0; k < Count; ++k) {
+    v[k] = T(0);
+    if (k >= first && k < end) there &= tagged_load(p + k * stride, tag, v[k]);
   }
+  return there;
+}
+
+template <int Count, typename T>
+WF_DEVICE void tagged_wait(const Tagged* p, int stride, int first, u32 tag, T (&v)[Count], int end = Count) {
+  while (!tagged_try(p, stride, first, tag, v, end)) spin();
 }
 
 }  // namespace wf
