@@ -341,6 +341,15 @@ WF_DEVICE void next_rows(T (&y)[kPanel], T y0, T y1, const T* first, const T* se
   }
 }
 
+// The same for the rows that are left, eight at a time.
+template <typename T>
+WF_DEVICE void next_rows(T (&y)[kPanel], T y0, T y1, const T* first, const T* second, int k, int left, int mask) {
+  next_rows<0>(y, y0, y1, first, second, k, mask);
+  if (left > 8) next_rows<8>(y, y0, y1, first, second, k, mask);
+  if (left > 16) next_rows<16>(y, y0, y1, first, second, k, mask);
+  if (left > 24) next_rows<24>(y, y0, y1, first, second, k, mask);
+}
+
 // Inverse of the unit lower `size` x `size` block at a, written transposed above its diagonal; one warp, one lane a
 // column. Reads below the diagonal, writes above it; a barrier between the two in each step.
 template <typename T>
@@ -353,12 +362,8 @@ WF_DEVICE void invert_unit(T* a, int ld, int size) {
   WF_UNROLL_N(1)
   for (int k = 0; k + 1 < size; k += 2) {
     T *first = a + k * ld, *second = first + ld;
-    const int left = size - k;
     const T y0 = y[0], y1 = fma(-first[k + 1], y0, y[1]);
-    next_rows<0>(y, y0, y1, first, second, k, mask);
-    if (left > 8) next_rows<8>(y, y0, y1, first, second, k, mask);
-    if (left > 16) next_rows<16>(y, y0, y1, first, second, k, mask);
-    if (left > 24) next_rows<24>(y, y0, y1, first, second, k, mask);
+    next_rows(y, y0, y1, first, second, k, size - k, mask);
     __syncwarp();
     if (lane < k) first[lane] = y0;
     if (lane <= k) second[lane] = y1;

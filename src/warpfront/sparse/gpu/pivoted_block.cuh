@@ -57,7 +57,7 @@ WF_DEVICE void invert_columns(T (&r)[kPanel], int width, T* l) {
   for (int k = 0; k < width; k += 2) {
     T *first = l + k * kPitch, *second = first + kPitch;
     const T y0 = r[0], y1 = fma(-first[k + 1], y0, r[1]);
-    advance_all<2>(r, y0, y1, first + k, second + k, width - k);
+    next_rows(r, y0, y1, first, second, k, width - k, kPanel - 1);
     __syncwarp();
     first[lane] = y0, second[lane] = y1;
   }
