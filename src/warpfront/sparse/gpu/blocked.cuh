@@ -264,7 +264,10 @@ WF_DEVICE void prepare_columns(const T* block, int ld, int size, int n, BlockedS
   T w[4][2];
   start_columns(w, block, ld, size, n);
   WF_UNROLL_N(1)
-  for (int q = 0; q < n - 1; ++q) subtract_columns(w, s, q, n);
+  for (int q = 0; q < n - 1; ++q) {
+    subtract_columns(w, s, q, n);
+    __syncwarp();
+  }
   WF_UNROLL
   for (int b = 0; b < 4; ++b) *reinterpret_cast<Two<T>*>(&s.ahead[n % 2][b][2 * lane_id()]) = {w[b][0], w[b][1]};
 }
