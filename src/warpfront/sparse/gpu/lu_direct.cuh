@@ -53,20 +53,11 @@ WF_DEVICE bool lu_passes(T pivot, T size, bool rest, T sure, T share) {
   return own > sure && own - own == T(0) && (!rest || share * size <= own);
 }
 
-// A barrier of the first four warps of a block.
-WF_DEVICE void four_warps_sync() {
-#ifdef WARPFRONT_SIMT
-  simt::barrier_sync(1, 4 * kWarp);
-#else
-  asm volatile("barrier.sync 1, 128;" ::: "memory");
-#endif
-}
-
 // The whole block of at least 128 threads: `size` pivots of `block` (leading dimension pitch, left as it is). False: a pivot was
-// refused. Ends behind a barrier. Apart: the steps' barriers are of the four warps alone, others do something else.
+// refused. Ends behind a barrier.
 // What is found stays in registers: a step's columns leave at their front and its results come in at their end. Stores to
 // global memory would be waited for at every barrier.
-template <bool Apart, typename T>
+template <typename T>
 WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T share, LuDirect<T>& s, LuTaken<T>& to) {
   const int lane = lane_id(), role = static_cast<int>(threadIdx.x) / kWarp;
   T(&v)[kPanel] = to.v;
@@ -90,11 +81,10 @@ WF_DEVICE bool lu_direct_block(const T* block, int pitch, int size, T sure, T sh
   };
   store(0);
   WF_UNROLL_N(1)
-  for (int j = 0; (!Apart || role < 4) && j < size; j += 2) {
-    if constexpr (Apart) four_warps_sync();
-    else __syncthreads();
+  for (int j = 0; j < size; j += 2) {
+    __syncthreads();
     const int refused = s.refused[(j / 2 + 1) % 2], left = size - j;
-    if (!Apart && role >= 4) {
+    if (role >= 4) {
       if (refused != 0) break;
       continue;
     }

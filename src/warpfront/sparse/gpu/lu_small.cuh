@@ -224,7 +224,7 @@ WF_DEVICE bool direct_panel(T* a, int ld, int padded, const Front& f, int k0, in
   const T sure = lu_shape(f.rows, f.width, f.width, true, rule).sure;
   T* square = s.inverse;
   LuTaken<T> taken;
-  if (!lu_direct_block<false>(a + k0 * ld + k0, ld, size, sure, rule.share, s.direct, taken)) return false;
+  if (!lu_direct_block(a + k0 * ld + k0, ld, size, sure, rule.share, s.direct, taken)) return false;
   if (taken.role == 2 || taken.role == 3) {
     T* to = square + lane * (taken.role == 2 ? kPitch : 1);
     lu_each(taken, size, [&](int k, T v) { if (lane < k) to[k * (taken.role == 2 ? 1 : kPitch)] = v; });

@@ -120,21 +120,19 @@ WF_DEVICE void share_held(const Strip<T>& x, int p, int side, T* held, u32* held
   if (threadIdx.x == 0) signal_set(held_done, x.base + 1);
 }
 
-// One row of U further in the inverse of U transposed and scaled, one warp; lane c holds what is left of column c in y.
+// One row of U further in the inverse of U transposed and scaled, one warp; lane c holds what is left of column c in y, and what is
+// found behind that.
 template <typename T>
-WF_DEVICE void follow_row(T (&y)[kPanel], int k, int size, const T* upper, T* published, T* target, i64 ld) {
-  const int lane = lane_id();
+WF_DEVICE void follow_row(T (&y)[kPanel], int k, int size, const T* upper) {
   const LuPair<T>* row = reinterpret_cast<const LuPair<T>*>(upper + k * kPitch);
   const T v = y[0], pivot = row[0].a, scaled = pivot == T(0) ? T(0) : v * reciprocal(pivot);
-  published[k * kPanel + lane] = v;
-  if (lane < k) target[k * ld + lane] = v;
   WF_UNROLL
   for (int j = 0; j < kPanel / 2; ++j) {
     const LuPair<T> u = row[j];
     if (j > 0) y[2 * j - 1] = fma(k + 2 * j < size ? -u.a : T(0), scaled, y[2 * j]);
     y[2 * j] = fma(k + 2 * j + 1 < size ? -u.b : T(0), scaled, y[2 * j + 1]);
   }
-  y[kPanel - 1] = T(0);
+  y[kPanel - 1] = v;
 }
 
 // The diagonal block where its diagonal entries do: eliminated in place, published, announced. False: to be searched.
@@ -147,7 +145,7 @@ WF_DEVICE bool take_block(const Strip<T>& x, const LuRule<T>& rule, T* published
   LuDirect<T>& s = *reinterpret_cast<LuDirect<T>*>(x.near);
   const T sure = lu_shape(size, size, size, k0 + size == x.f.rows, rule).sure;
   LuTaken<T> taken;
-  if (!lu_direct_block<true>(x.s + index * kBlockSize, kPitch, size, sure, rule.share, s, taken)) return false;
+  if (!lu_direct_block(x.s + index * kBlockSize, kPitch, size, sure, rule.share, s, taken)) return false;
   if (warp == 2 || warp == 3)
     lu_each(taken, size, [&](int k, T v) { published[(warp - 2) * kHalf + k * kPanel + lane] = v; });
   if (warp == 0) published[2 * kHalf + lane] = s.reciprocal[lane];
@@ -184,7 +182,7 @@ WF_DEVICE void search_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>
     if (warp == 0) lu_take<true>(w, r, k);
     __syncthreads();
     if (warp == 0) lu_apply(w, r, k);
-    else if (warp == 1) follow_row(r, k, size, s.upper, published, above, ld);
+    else if (warp == 1) follow_row(r, k, size, s.upper);
   }
   const int place = w.place;
   const T d = w.d;
@@ -200,7 +198,11 @@ WF_DEVICE void search_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>
       else published[kHalf + place * kPanel + size + j] = T(0);
     }
   } else if (warp == 1) {
-    for (int k = size; k < kPanel; ++k) published[k * kPanel + lane] = T(0);
+    WF_UNROLL
+    for (int j = 0; j < kPanel; ++j) {
+      const int k = j - (kPanel - size);
+      published[(k >= 0 ? k : kPanel + k) * kPanel + lane] = k >= 0 ? r[j] : T(0);
+    }
   }
   __syncthreads();
   if (threadIdx.x == 0) signal_set(x.block_done + index, x.base + 1);
@@ -223,6 +225,11 @@ WF_DEVICE void search_block(const Strip<T>& x, const LuRule<T>& rule, LuBlock<T>
                   : lane == kDoubtful ? c.doubtful : lane == kNonFinite ? c.nonfinite
                   : lane == kFailed ? (c.failed < 0 ? -1 : static_cast<i32>(x.f.first) + k0 + c.failed) : 0;
   } else if (warp == 1) {
+    WF_UNROLL
+    for (int j = 0; j < kPanel; ++j) {
+      const int k = j - (kPanel - size);
+      if (lane < k) above[k * ld + lane] = r[j];
+    }
     for (int k = 0; k < size; ++k)
       if (lane >= k && lane < size)
         above[k * ld + lane] = lane == k ? T(1) : s.upper[k * kPitch + lane - k] * s.reciprocal[k];
@@ -285,7 +292,7 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   }
   __syncthreads();
   if (side == 1 || index >= blocks) return;
-  if (index > 0 && thread == kStripThreads - kWarp) signal_set(x.mine_done + index, x.base + index);  // while four warps eliminate
+  if (index > 0 && thread == kStripThreads - kWarp) signal_set(x.mine_done + index, x.base + index);
   const i64 at = x.f.first + x.item.col + index * kPanel;
   const LuRule<T> tolerances = lu_rule(rule);
   T *to = work + static_cast<i64>(index) * kPublished, *upper = panels + upper_panel(x.f);
