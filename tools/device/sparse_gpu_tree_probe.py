@@ -43,18 +43,14 @@ WF_DEVICE void stamp_step(int step, int kind) {
   if (lane_id() == 0 && step < 48) probed()[stamped_front() * 64 + 16 + step] = t;
 }
 """
-# begun, lists fetched and zeroed, children seen, assembled, tried in place, searched, eliminated, told, finished; rehearsal
-# begun, whole search begun
+# begun, lists fetched and zeroed, children seen, assembled, tried in place, searched, eliminated, told, finished; (10) whole
+# search begun
 PLACES = {  # file: (text, stamp, whether the stamp stands behind the text)
     "gather.cuh": (("constexpr int kSlots = 8;\n", STAMP, True),),
     "factor_tree.cu": (
         ("i32* stats, u32* cells, i32 count", ", unsigned long long* probe", True),
-        ("  cold[thread] = 3;\n", "  if (thread == 0) probed() = probe;\n", True),
-        (
-            "    const bool real = s >= item.front;\n",
-            "    stamp<Threads>(real ? 0 : 9, real ? s : item.last);\n",
-            True,
-        ),
+        ("  T* a = reinterpret_cast<T*>(memory);\n", "  if (thread == 0) probed() = probe;\n", True),
+        ("    const Front f = forest.fronts[s];\n", "    stamp<Threads>(0, s);\n", False),
         ("    const auto ready = [&] {\n", "      stamp<Threads>(1);\n", True),
         ("      else team_sync<Threads>();\n", "      stamp<Threads>(2);\n", True),
         ("    u32* cell = s == item.last", "    stamp<Threads>(3);\n", False),
@@ -110,12 +106,9 @@ def replace(file, text, other, count=1):
     file.write_text(old.replace(text, other))
 
 
-NO_REHEARSAL = (("factor_tree.cu", "kRehearse = true", "kRehearse = false"),)
 VARIANTS = {
     "as it is": (False, ()),
-    "no rehearsal": (False, NO_REHEARSAL),
     "stamped": (True, ()),
-    "stamped, no rehearsal": (True, NO_REHEARSAL),
 }
 
 
@@ -193,7 +186,6 @@ class Launch:
         t = np.where(words > 0, (words - words[words > 0].min()) / 1e3, np.nan)
         with np.errstate(invalid="ignore"):
             stale = t < t[:, :1]
-        stale[:, 9] = False
         return np.where(stale, np.nan, t)
 
 
@@ -221,16 +213,18 @@ def legs_of(t, s, before):
 
 def kind_of(t, rows):
     how = (
-        "whole" if np.isfinite(t[10]) else "searched" if np.isfinite(t[5]) and t[5] - t[4] > 0 else "in place"
+        "whole"
+        if np.isfinite(t[10])
+        else "searched"
+        if np.isfinite(t[5]) and not t[5] <= t[4]
+        else "in place"
     )
     return ("warp " if rows <= 32 else "block ") + how
 
 
 def table(t, plan, symbolic):
     """Lines: the path's fronts with their phases, and totals."""
-    lines = [
-        "   rows width children chunks  rehearsed  " + " ".join(f"{p:>9s}" for p in PHASES) + "     panel"
-    ]
+    lines = ["   rows width children chunks  " + " ".join(f"{p:>9s}" for p in PHASES) + "     panel"]
     total, before = np.zeros(len(PHASES)), 0.0
     for s in path_of(t, plan, symbolic):
         f, g = plan.fronts[s], plan.gathers[s]
@@ -240,10 +234,11 @@ def table(t, plan, symbolic):
         children = int(f["child1"] - f["child0"])
         lines.append(
             f"  {int(f['rows']):5d} {int(f['width']):5d} {children:8d} {int(g['last'] - g['first']):6d} "
-            f"{t[s, 9]:10.1f}  " + " ".join(f"{v:9.2f}" for v in legs) + f" {t[s, 8] - t[s, 7]:9.2f}  "
+            + " ".join(f"{v:9.2f}" for v in legs)
+            + f" {t[s, 8] - t[s, 7]:9.2f}  "
             f"{kind_of(t[s], int(f['rows']))}, told at {before:.1f}"
         )
-    lines.append("  total" + 38 * " " + " ".join(f"{v:9.2f}" for v in total) + f"  = {total.sum():.1f}")
+    lines.append("  total" + 25 * " " + " ".join(f"{v:9.2f}" for v in total) + f"  = {total.sum():.1f}")
     return lines, dict(zip(PHASES, total.round(2).tolist(), strict=True))
 
 

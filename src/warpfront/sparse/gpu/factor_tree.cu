@@ -12,9 +12,6 @@
 
 using namespace wf;
 
-constexpr bool kRehearse = true;
-constexpr int kRehearsed = 4;  // columns
-
 template <typename T>
 struct Forest {
   const Front* fronts;
@@ -25,51 +22,19 @@ struct Forest {
   u32* cells;
 };
 
-// Whether a team that is about to wait would do so.
-template <int Threads>
-WF_DEVICE bool team_pending(const u32* cell, u32 value) {
-  const bool pending = team_rank<Threads>() == 0 && static_cast<i32>(acquire_load(cell) - value) < 0;
-  if constexpr (Threads == kWarp) return __any_sync(kFullMask, pending) != 0;
-  else return __syncthreads_or(pending) != 0;
-}
-
-// A front for the rehearsal of f: the same rows below and a few columns, so that its results fit f's places.
-WF_DEVICE void shorten(Front& f) {
-  const int below = f.rows - f.width;
-  f.width = min_of(kRehearsed, f.width);
-  f.rows = below + f.width, f.ld = (f.rows + 3) / 4 * 4;
-}
-
-// Two columns that are taken in place, two that are taken together after that was refused; one thread.
-template <typename T>
-WF_DEVICE void set_rehearsal(T* a, int ld, int width) {
-  if (width < kRehearsed) return;
-  a[0] = a[ld + 1] = T(1);
-  a[2 * ld + 3] = T(1);
-}
-
-// Fronts front..last by one team. A team that has not yet met its kind of front in this launch and would wait rehearses: it
-// eliminates a small matrix of no meaning first, with the results where those of `last` will overwrite them. That brings the
-// code into the multiprocessor's cache while there is nothing else to do.
+// Fronts front..last by one team.
 template <bool Pivoting, int Threads, typename T>
-WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, i32& cold, T* a, FrontScratch<T, Threads, Pivoting>& scratch) {
-  constexpr int kind = Threads == kWarp ? 1 : 2;
-  const bool rehearse = kRehearse && (cold & kind) != 0 && item.row > 0 &&
-                        team_pending<Threads>(forest.cells + item.col, static_cast<u32>(item.row));
-  cold &= ~kind;
-  for (int s = item.front - (rehearse ? 1 : 0); s <= item.last; ++s) {
-    const bool real = s >= item.front;
-    Front f = forest.fronts[real ? s : item.last];
-    if (!real) shorten(f);
+WF_DEVICE void factor_item(const Forest<T>& forest, const Item& item, T* a, FrontScratch<T, Threads, Pivoting>& scratch) {
+  for (int s = item.front; s <= item.last; ++s) {
+    const Front f = forest.fronts[s];
     const Target<T> to = {forest.panels + f.panel, forest.blocks + f.block, forest.diagonal + 2 * f.first,
                           forest.pivots + 2 * f.first, forest.stats + kStats * f.stat};
     const int padded = (f.rows + 15) / 16 * 16, ld = padded + 4;
     const auto ready = [&] {
       if (s == item.last && item.row > 0) team_wait<Threads>(forest.cells + item.col, static_cast<u32>(item.row));
       else team_sync<Threads>();
-      if (!real && team_rank<Threads>() == 0) set_rehearsal(a, ld, f.width);
     };
-    gather_front<Threads>(a, padded * ld, real ? s : item.last, forest.lists, ready, real);
+    gather_front<Threads>(a, padded * ld, s, forest.lists, ready);
     team_sync<Threads>();
     u32* cell = s == item.last && item.index == 0 ? forest.cells + item.end : nullptr;
     eliminate_front<Pivoting, Threads>(a, ld, padded, f, forest.rule, scratch, to, cell);
@@ -103,12 +68,10 @@ __global__ void __launch_bounds__(kTreeThreads, 2)
   __shared__ T shared_rule[kEpsilon + 1];
   __shared__ Item kept[kTreeThreads / kWarp];
   __shared__ i32 shared_ticket;
-  __shared__ i32 cold[kTreeThreads];  // kinds of fronts not met yet: bit 0 a warp's, bit 1 the block's; a word a thread
   const int thread = threadIdx.x, warp = thread / kWarp;
   const Forest<T> forest = {fronts, {gathers, sources, places, values, blocks}, shared_rule, panels, blocks, diagonal, pivots, stats, cells};
   if (Pivoting && thread <= kEpsilon) shared_rule[thread] = rule[thread];  // read behind the first ticket's barrier
   T* a = reinterpret_cast<T*>(memory);
-  cold[thread] = 3;
   for (;;) {
     if (thread == 0) shared_ticket = static_cast<i32>(add_acq_rel(cells + kTicket, 1u));
     __syncthreads();
@@ -117,10 +80,10 @@ __global__ void __launch_bounds__(kTreeThreads, 2)
     const Item t = tickets[ticket];
     if (t.last == 0) {
       const Item& item = keep_item<kTreeThreads>(items + t.front, kept);
-      factor_item<Pivoting, kTreeThreads>(forest, item, cold[thread], a, scratch.team);
+      factor_item<Pivoting, kTreeThreads>(forest, item, a, scratch.team);
     } else if (warp < t.last) {
       const Item& item = keep_item<kWarp>(items + t.front + warp, kept + warp);
-      factor_item<Pivoting, kWarp>(forest, item, cold[thread], a + warp * kPanel * kPitch, scratch.single[warp]);
+      factor_item<Pivoting, kWarp>(forest, item, a + warp * kPanel * kPitch, scratch.single[warp]);
     }
     __syncthreads();
   }

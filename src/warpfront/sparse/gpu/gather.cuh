@@ -62,9 +62,8 @@ WF_DEVICE void load_chunk(T (&v)[kSlots], const Chunk& chunk, const T* base, con
 // barrier of the team) | elements written; the caller's follows.
 // A warp takes its share of the chunks of short elements; the last one takes all long ones instead, where there are any. Two chunks' lists
 // are fetched before `ready`; after it a chunk's values are under way while those of the chunk before are summed.
-// Not `real`: the square stays zero and no source is read, but every instruction is passed (factor_tree.cu rehearses).
 template <int Threads, typename T, typename Ready>
-WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& lists, const Ready& ready, bool real = true) {
+WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& lists, const Ready& ready) {
   constexpr int kWarps = Threads / kWarp;
   const int rank = team_rank<Threads>(), warp = rank / kWarp;
   const Gather g = lists.gathers[s];
@@ -75,13 +74,12 @@ WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& li
     if (warp < takers) c += warp, step = takers, end = g.longs;
     else c = g.longs;
   }
-  if (!real) end = c + 2 * step;
   Chunk chunk;
   place_t place[kSlots];
   T v[kSlots], sum = T(0);
-  fetch_chunk(chunk, lists, c, real && c < end);
+  fetch_chunk(chunk, lists, c, c < end);
   const Chunk first = chunk;
-  fetch_chunk(chunk, lists, c + step, real && c + step < end);
+  fetch_chunk(chunk, lists, c + step, c + step < end);
   for (int e = rank; e < words; e += Threads) front[e] = T(0);
   ready();
   load_chunk(v, first, base, lists);
@@ -94,7 +92,7 @@ WF_DEVICE void gather_front(T* front, int words, int s, const GatherLists<T>& li
     load_chunk(next, chunk, base, lists);
     WF_UNROLL
     for (int q = 0; q < kSlots; ++q) next_place[q] = chunk.place[q];
-    fetch_chunk(chunk, lists, c + 2 * step, real && c + 2 * step < end);
+    fetch_chunk(chunk, lists, c + 2 * step, c + 2 * step < end);
     WF_UNROLL
     for (int q = 0; q < kSlots; ++q) {
       sum += v[q];
