@@ -23,7 +23,8 @@ struct alignas(16) BlockedScratch {
   T x[kPanel * kPitch];  // by rows: L D, and from the block of eight on the diagonal on the columns of the inverse
   T l[kPanel * kPitch];  // the same times 1 / D: L, and M = inv(L)^T inv(D)
   T own[kPanel * kSub];  // L within eight columns, by rows
-  T next[kPanel * kNextPitch];       // W of the eight columns that come next
+  T next[kPanel * kNextPitch];           // W of the eight columns that come next
+  T unit[kSub * kNextPitch];             // its rows in the columns themselves
   T ahead[2][kPanel / kSub][2 * kWarp];  // of those, and of the ones behind them, what is known before their turn: a lane's pairs
   T d[kPanel];
   i32 bad[2];  // the first column that fails, or -1, as known behind even and odd eights
@@ -211,11 +212,11 @@ WF_DEVICE void take_over(Eight<T>& e, const BlockedScratch<T>& s, int n) {
       e.g[packed_row(r, c)] = a.x;
       if (c < r) e.g[packed_row(r, c < r ? c + 1 : 0)] = a.y;
     }
+  const T* row = lane / kSub == n ? s.unit + lane % kSub * kNextPitch : s.next + lane * kNextPitch;
   WF_UNROLL
   for (int c = 0; c < kSub; c += 2) {
-    const Two<T> a = *reinterpret_cast<const Two<T>*>(s.next + lane * kNextPitch + c);
-    const bool own = lane / kSub == n;
-    e.v[c] = own ? T(lane % kSub == c) : a.x, e.v[c + 1] = own ? T(lane % kSub == c + 1) : a.y;
+    const Two<T> a = *reinterpret_cast<const Two<T>*>(row + c);
+    e.v[c] = a.x, e.v[c + 1] = a.y;
   }
 }
 
@@ -298,6 +299,8 @@ WF_DEVICE int eliminate_blocked(int role, const T* block, int ld, int size, T le
     T w[4][2];
     start_columns(w, block, ld, size, 0);
     hand_over(w, s);
+    const int row = lane_id() / kSub, col = lane_id() % kSub;
+    s.unit[row * kNextPitch + col] = T(row == col), s.unit[(row + 4) * kNextPitch + col] = T(row + 4 == col);
   }
   WF_UNROLL_N(1)
   for (int n = 0; n < parts; ++n) {

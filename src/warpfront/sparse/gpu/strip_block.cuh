@@ -62,7 +62,7 @@ struct StripScratch {
 };
 
 // Where an eliminated block goes: D, pivots and statistics of its columns, and what the other strips read. Values that say
-// themselves when they are there (`tagged`) come by way of `published`, in shared memory then; others wait for a flag.
+// themselves when they are there (`tagged`) come by way of `published` where a block is searched, in shared memory then; others wait for a flag.
 template <typename T>
 struct BlockOutput {
   T* diagonal;

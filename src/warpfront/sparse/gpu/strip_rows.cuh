@@ -5,8 +5,7 @@
 namespace wf {
 
 constexpr int kBlockSize = kPanel * kPitch, kNeighbours = 4;
-static_assert(sizeof(BlockedScratch<double>) + kPublished * sizeof(double) <= kNeighbours * kBlockSize * sizeof(double),
-              "they lie where the neighbours' rows did");
+static_assert(sizeof(BlockedScratch<double>) <= kNeighbours * kBlockSize * sizeof(double), "it lies where the neighbours' rows did");
 
 template <typename T>
 struct Strip {

@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kStripThreads, 1)
   BlockedScratch<T>& blocked = *reinterpret_cast<BlockedScratch<T>*>(x.near);
   const i64 at = static_cast<i64>(index) * kPublished;
   const BlockOutput<T> to = {diagonal + 2 * (x.f.first + k0), pivots + 2 * (x.f.first + k0), stats + kStats * (x.f.stat + first + index),
-                             Tags ? reinterpret_cast<T*>(&blocked + 1) : x.published + at, x.block_done + index, x.base + 1,
+                             Tags ? reinterpret_cast<T*>(&blocked) : x.published + at, x.block_done + index, x.base + 1,
                              Tags ? x.tagged + at : nullptr};
   eliminate_block<Tags>(warp, block, size, rule, blocked, scratch, order, to);
   if (warp != 0) return;
