@@ -202,23 +202,29 @@ WF_DEVICE void lu_apply(const LuWarp<T>& w, T (&r)[kPanel], int k) {
   r[kPanel - 1] = lane == w.chosen ? T(1) : -l;
 }
 
-// Inverse of a unit lower triangle of order size <= 32, one warp: lane c holds column c. entry(m, k), m > k, reads the
-// triangle; emit(m, v) takes element (m, lane), for every m < size.
-template <typename T, typename Entry, typename Emit>
-WF_DEVICE void invert_unit_lower(int size, Entry entry, Emit emit) {
-  const int lane = lane_id();
-  T y[kPanel];
-  WF_UNROLL
-  for (int j = 0; j < kPanel; ++j) y[j] = j == lane ? T(1) : T(0);
+// Lays out a strictly lower triangle of order size <= 32 for lu_substitute: entry(m, k), m > k, is element m - k - 1 of column k.
+// A barrier of the team's follows.
+template <int Threads, typename T, typename Entry>
+WF_DEVICE void lu_lay_out(T* square, int size, Entry entry) {
+  for (int e = team_rank<Threads>(); e < size * kPanel; e += Threads) {
+    const int k = e / kPanel, m = k + 1 + e % kPanel;
+    square[k * kPitch + e % kPanel] = m < size ? entry(m, k) : T(0);
+  }
+}
+
+// Solves with a unit lower triangle that was laid out, a right-hand side a lane; emit(k, v) takes element k of the solution.
+template <typename T, typename Emit>
+WF_DEVICE void lu_substitute(T (&y)[kPanel], int size, const T* square, Emit emit) {
+  WF_UNROLL_N(1)
   for (int k = 0; k < size; ++k) {
     const T v = y[0];
     emit(k, v);
+    const LuPair<T>* column = reinterpret_cast<const LuPair<T>*>(square + k * kPitch);
     WF_UNROLL
-    for (int begin = 0; begin < kPanel; begin += 8) {  // eight at a time, as long as there are any
-      if (k + begin >= size) continue;
-      WF_UNROLL
-      for (int j = begin == 0 ? 1 : begin; j < begin + 8; ++j)
-        y[j - 1] = k + j < size ? fma(-entry(k + j, k), v, y[j]) : T(0);
+    for (int i = 0; i < kPanel / 2; ++i) {
+      const LuPair<T> l = column[i];
+      y[2 * i] = fma(-l.a, v, y[2 * i + 1]);
+      y[2 * i + 1] = 2 * i + 2 < kPanel ? fma(-l.b, v, y[(2 * i + 2) % kPanel]) : T(0);
     }
   }
 }

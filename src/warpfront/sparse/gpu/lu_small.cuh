@@ -186,31 +186,17 @@ WF_DEVICE void exchange_rows(T* a, int ld, int rows, int k0, int k1, int end, Lu
     }
 }
 
-// Rows k0..k1 of U in the columns from `end` on, then the trailing matrix.
+// Rows k0..k1 of U in the columns from `end` on, a column a thread, then the trailing matrix.
 template <int Threads, typename T>
 WF_DEVICE void follow_panel(T* a, int ld, int padded, int rows, int k0, int k1, int end, LuScratch<T, Threads>& s) {
-  const int warp = team_rank<Threads>() / kWarp, count = k1 - k0;
-  if (warp == 0) {
-    T* inverse = s.inverse;
-    const int lane = lane_id();
-    for (int k = lane; k < kPanel * kPitch; k += kWarp) inverse[k] = T(0);
-    __syncwarp();
-    invert_unit_lower<T>(count, [&](int m, int k) { return a[(k0 + k) * ld + k0 + m]; },
-                         [&](int m, T v) { if (lane < count) inverse[lane * kPitch + m] = v; });
-  }
+  const int count = k1 - k0, c = end + team_rank<Threads>();
+  const bool live = c < rows;
+  lu_lay_out<Threads>(s.inverse, count, [&](int m, int k) { return a[(k0 + k) * ld + k0 + m]; });
   team_sync<Threads>();
-  for (int j0 = end / 8 * 8 + 8 * warp; j0 < rows; j0 += Threads / kWarp * 8) {
-    T high[1][4] = {}, low[1][4] = {};
-    multiply_columns(high, s.inverse, kPitch, a + j0 * ld + k0, ld, count);
-    multiply_columns(low, s.inverse + 16, kPitch, a + j0 * ld + k0, ld, count);
-    __syncwarp();
-    WF_UNROLL
-    for (int e = 0; e < 4; ++e) {
-      const int i = tile_row(e), j = j0 + tile_col(e);
-      if (j >= end && i < count) a[j * ld + k0 + i] = high[0][e];
-      if (j >= end && 16 + i < count) a[j * ld + k0 + 16 + i] = low[0][e];
-    }
-  }
+  T *column = a + c * ld + k0, y[kPanel];
+  WF_UNROLL
+  for (int j = 0; j < kPanel; ++j) y[j] = live && j < count ? column[j] : T(0);
+  lu_substitute(y, count, s.inverse, [&](int k, T v) { if (live) column[k] = v; });
   team_sync<Threads>();
   lu_trailing<Threads>(a, ld, padded, k0, k1, end);
 }
@@ -302,18 +288,24 @@ WF_DEVICE void write_lu_block(const T* a, int ld, const Front& f, const LuTarget
 // Both halves of the panel with the rows that pad them and the inverses of the diagonal blocks (L's unless `inverted`), and
 // the pivots; a column a warp. Blocks that are `placed` are there already.
 template <int Threads, typename T>
-WF_DEVICE void write_lu_panel(const T* a, int ld, const Front& f, bool inverted, u32 placed, const LuScratch<T, Threads>& s,
+WF_DEVICE void write_lu_panel(const T* a, int ld, const Front& f, bool inverted, u32 placed, LuScratch<T, Threads>& s,
                               const LuTarget<T>& to) {
   const int rank = team_rank<Threads>(), warp = rank / kWarp, lane = rank % kWarp;
-  for (int b = warp; b < (f.width + kPanel - 1) / kPanel * 2; b += Threads / kWarp) {
+  for (int b = 0; b < (f.width + kPanel - 1) / kPanel * 2; ++b) {
     if ((inverted && b % 2 == 0) || (placed >> (b / 2) & 1u) != 0) continue;
     const int k0 = b / 2 * kPanel, size = min_of(kPanel, f.width - k0);
-    const T* block = a + k0 * ld + k0;
-    const T* scale = s.reciprocal + k0;
-    T* target = (b % 2 == 0 ? to.panel : to.upper) + static_cast<i64>(k0) * f.ld + k0;
     const bool lower = b % 2 == 0;
-    invert_unit_lower<T>(size, [&](int m, int k) { return lower ? block[k * ld + m] : block[m * ld + k] * scale[k]; },
-                         [&](int m, T v) { if (lane < m) target[static_cast<i64>(m) * f.ld + lane] = v; });
+    const T *block = a + k0 * ld + k0, *scale = s.reciprocal + k0;
+    T* target = (lower ? to.panel : to.upper) + static_cast<i64>(k0) * f.ld + k0;
+    lu_lay_out<Threads>(s.inverse, size, [&](int m, int k) { return lower ? block[k * ld + m] : block[m * ld + k] * scale[k]; });
+    team_sync<Threads>();
+    if (warp == 0) {
+      T y[kPanel];
+      WF_UNROLL
+      for (int j = 0; j < kPanel; ++j) y[j] = T(j == lane);
+      lu_substitute(y, size, s.inverse, [&](int m, T v) { if (lane < m) target[static_cast<i64>(m) * f.ld + lane] = v; });
+    }
+    team_sync<Threads>();
   }
   for (int j = warp; j < f.width; j += Threads / kWarp) {
     T *target = to.panel + static_cast<i64>(j) * f.ld, *upper = to.upper + static_cast<i64>(j) * f.ld;
