@@ -1,12 +1,13 @@
 // What a team does with an LU front that it holds in shared memory: elimination with row interchanges, results written out.
 //
-// A row a thread. The front is a padded x padded square (rows rounded up to 16), column-major, leading dimension padded + 4.
-// A panel of at most 32 columns lies in registers, a row a thread. Its columns' largest entries are found by warp
+// A panel whose diagonal entries do as pivots is eliminated in place (lu_direct.cuh), others are searched, a row a thread.
+// The front is a padded x padded square (rows rounded up to 16), column-major, leading dimension padded + 4.
+// A searched panel of at most 32 columns lies in registers. Its columns' largest entries are found by warp
 // reductions on bits and one fold of the warps' results; the diagonal's row is laid out before that, so a column costs one
 // barrier, and two more only where its diagonal entry does not do. A column without an acceptable pivot ends the panel and moves
 // behind the other candidates; what is left when a pass accepts nothing is forced (lu_front.cuh).
 // Barriers: each column: sizes, the diagonal's row | rows' largest | the chosen row | panel stored | interchanges made |
-// triangle inverted | rows of U | trailing update.
+// triangle laid out | rows of U | trailing update. Written out: each triangle laid out | inverted.
 // The contribution block is written before the panel: a parent in the same launch waits for nothing else.
 #pragma once
 #include "gather.cuh"
@@ -179,7 +180,7 @@ WF_DEVICE void exchange_rows(T* a, int ld, int rows, int k0, int k1, int end, Lu
       *here = *there, *there = t;
     }
   }
-  if (team_rank<Threads>() == 0)
+  if (team_rank<Threads>() == Threads - 1)  // has no column, mostly
     for (int q = 0; q < k1 - k0; ++q) {
       const int other = s.swap[q], t = s.order[k0 + q];
       s.order[k0 + q] = s.order[other], s.order[other] = t;
