@@ -9,7 +9,6 @@ __all__ = ["KERNELS", "KernelSpec", "column_tiles", "instantiations", "of_type",
 
 FOLDER = Path(__file__).parent
 STAGES = 2
-STRIPS_TAGS = "true"  # diagonal blocks of wide fronts by eights, values with tags (strips.cu)
 # right-hand sides of a small front's team; eights of them in a wide front's tile
 MOST_TOGETHER, MOST_TILES = 4, 2
 TREE_PRODUCTS = True  # sweeps through forests of small fronts as products of tiles
@@ -24,7 +23,7 @@ class KernelSpec:
     ----------
     file : str
     template : str
-        Name expression with ``{T}``, ``{threads}``, ``{pivoting}`` and ``{rhs}`` to fill in.
+        Name expression with ``{T}``, ``{threads}``, ``{pivoting}``, ``{definite}`` and ``{rhs}`` to fill in.
     arguments : tuple of str
         Buffers, by name; numbers follow them.
     signature : str
@@ -44,7 +43,8 @@ class KernelSpec:
     def expression(self, dtype: str, threads: int = 0, pivoting: bool = False, rhs: int = 1) -> str:
         """Return the C++ name of an instantiation."""
         return self.template.format(
-            T=C_TYPES[dtype], threads=threads, pivoting="true" if pivoting else "false", rhs=min(rhs, MOST_TOGETHER),
+            T=C_TYPES[dtype], threads=threads, pivoting="true" if pivoting else "false",
+            definite="false" if pivoting else "true", rhs=min(rhs, MOST_TOGETHER),
             team=team_columns(rhs), products="true" if TREE_PRODUCTS else "false",
             tiles=column_tiles(rhs),
         )  # fmt: skip
@@ -74,7 +74,7 @@ KERNELS = {
         "assemble.cu", "assemble_panels<{T}>", "items fronts children entries maps values panels blocks"
     ),
     "strips": _spec(
-        "strips.cu", f"eliminate_strips<{{T}}, {{pivoting}}, {STRIPS_TAGS}>",
+        "strips.cu", "eliminate_strips<{T}, {pivoting}, {definite}>",
         "items fronts children entries maps values blocks rule panels diagonal pivots block_flags flags stats",
     ),
     "order": _spec("order.cu", "order_rows<{T}>", "items fronts panels pivots"),

@@ -96,8 +96,8 @@ WF_DEVICE void load_strip(const Strip<T>& x, int owned) {
   }
 }
 
-// Tags: diagonal blocks eight columns at a time (blocked.cuh), published as values with tags; otherwise two columns at a time, and
-// announced by a flag.
+// Tags: diagonal blocks eight columns at a time (blocked.cuh), published as values with tags, which is faster for definite ones
+// alone; otherwise two columns at a time, and announced by a flag.
 template <typename T, bool Pivoting, bool Tags>
 __global__ void __launch_bounds__(kStripThreads, 1)
     eliminate_strips(const Item* items, const Front* fronts, const Child* children, const Entry* entries, const i32* maps,
