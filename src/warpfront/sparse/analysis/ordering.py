@@ -27,8 +27,8 @@ METHODS = ("auto", "amd", "multilevel", "metis", "level_set", "natural", "user")
 # one another at the speed of one warp, and a level is a hand-over.
 _FACTOR_SECONDS = {"cpu": (1 / 40e9, 6e-9, 5e-6, 0.0), "cuda": (1 / 25e12, 5e-11, 10e-6, 0.8e-6)}
 # An ordering is tried when its cost is below what it may still save, as many factorisations as are expected: the most that
-# nested dissection has saved is about two thirds of what minimum degree costs.
-_POSSIBLE_SAVING = 2 / 3
+# nested dissection has saved is about two thirds of what minimum degree costs, on long thin patterns more.
+_POSSIBLE_SAVING, _LEAST_SAVING = 2 / 3, 1 / 8
 _FACTORISATIONS = {"cpu": 1, "cuda": 200}
 # method -> seconds per vertex, seconds per adjacency entry; of hosts of GPUs, which have more cores
 _ORDERING_SECONDS = {"level_set": (0.5e-6, 0.025e-6), "multilevel": (2e-6, 0.3e-6)}
@@ -210,7 +210,8 @@ def _search_all(search: _Search) -> str:
         first, best = (
             search.work * predicted_seconds(search.candidates[k], search.target) for k in (0, search.best())
         )
-        if cost >= (best - (1 - _POSSIBLE_SAVING) * first) * times:
+        saving = max(best - (1 - _POSSIBLE_SAVING) * first, _LEAST_SAVING * best)
+        if cost >= saving * times:
             passed_over.append(
                 f"{method} not tried: about {1e3 * cost:.3g} ms to order, "
                 f"one factorisation takes about {1e3 * best:.3g} ms"

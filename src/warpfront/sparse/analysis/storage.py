@@ -33,7 +33,10 @@ def save_symbolic(symbolic: Symbolic, path: str | Path) -> None:
                 arrays[f"{prefix}.{name}"] = value
             elif isinstance(value, (int, float, str, bool)):
                 meta[f"{prefix}.{name}"] = value
-    meta["candidates"] = [asdict(candidate) for candidate in symbolic.ordering.candidates]
+    meta["candidates"] = [
+        {k: v for k, v in asdict(candidate).items() if v is not None}
+        for candidate in symbolic.ordering.candidates
+    ]
     meta["sha256"] = _digest(arrays, meta)
     with Path(path).open("wb") as file:
         np.savez(file, meta=np.array(json.dumps(meta)), **arrays)

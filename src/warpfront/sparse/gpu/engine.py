@@ -20,6 +20,7 @@ __all__ = ["GpuFactor", "Planned", "Refined", "require_gpu"]
 
 # right-hand sides solved for at once: in trees of small fronts, with a forest below wide ones, with wide fronts alone
 GROUPS = {"tree": (64, 32, 16, 8, 4, 1), "forest": (64, 32, 16, 8, 1), "wide": (64, 32, 16, 8, 1)}
+MOST = 64
 LEAST_ROOM = 1 << 28  # bytes that right-hand sides may take in any case; else no more than the factor's
 NOTHING_FAILED = 2**31 - 1
 
@@ -271,8 +272,9 @@ class GpuFactor:
         results = x[None, :] if x.ndim == 1 else x.T
         done = 0
         while done < columns.shape[0]:
-            rhs, taken = self._take(columns.shape[0] - done)
-            self._make_room(rhs, capturing)
+            rhs, taken = self._take(columns.shape[0] - done, self._room if capturing else MOST)
+            if not self._make_room(rhs):
+                continue
             key = f"solve {trans} {rhs} {refinements} {self.most_steps}"
             if not self.runner.defined(key):
                 self.runner.define(key, self._solve_sequence(rhs, refinements, trans))
@@ -288,24 +290,29 @@ class GpuFactor:
             done += taken
         return x
 
-    def _take(self, left: int) -> tuple[int, int]:
+    def _take(self, left: int, most: int = MOST) -> tuple[int, int]:
         """Right-hand sides to solve for at once, zeros among them where ``left`` is no such number, and given ones."""
-        fitting = [g for g in self.groups if g >= left]
+        groups = [g for g in self.groups if g <= most]
+        fitting = [g for g in groups if g >= left]
         if left > 1 and fitting:
             return fitting[-1], left
-        rhs = next(g for g in self.groups if g <= left)
+        rhs = next(g for g in groups if g <= left)
         return rhs, rhs
 
-    def _make_room(self, rhs: int, capturing: bool) -> None:
-        """Buffers for that many right-hand sides; the first solve for more than before allocates."""
+    def _make_room(self, rhs: int) -> bool:
+        """Buffers for that many right-hand sides; the first solve for more than before allocates.
+
+        False where memory runs out: from then on no more are solved for at once than there is room for.
+        """
         if rhs <= self._room:
-            return
-        if capturing:
-            raise NotSupportedError(
-                f"a captured solve for {rhs} right-hand sides needs memory: solve for as many once before the capture"
-            )
-        self.runner.grow(memory.solve_needs(self.plan, self.dtype, rhs))
+            return True
+        try:
+            self.runner.grow(memory.solve_needs(self.plan, self.dtype, rhs))
+        except MemoryError:
+            self.groups = tuple(g for g in self.groups if g <= self._room)
+            return False
         self._room = rhs
+        return True
 
     def last_states(self) -> list[Any]:
         """Refinement states of the last solve, on the device; for `refined`."""

@@ -24,7 +24,7 @@ WAITING = frozenset(
     {"forward", "backward", "forward_strips", "backward_strips", "sweep_forest", "permute_in", "permute_out"}
     | {"measure", "judge", "keep_better", "start_solve", "start_tree"}
 )
-EARLY_CC = (9, 0)
+EARLY_CC, EARLY_DRIVER = (9, 0), (12, 3)  # what captures them
 
 
 def assign_branches(steps: Sequence[Step], branches: int) -> list[int]:
@@ -102,6 +102,8 @@ class Runner:
         self._graphs: dict[str, Any] = {}
         self._steps: dict[str, Sequence[Step]] = {}
         self._last: Any = None
+        self._captured = False
+        self._kept: list[Any] = []
 
     @property
     def nbytes(self) -> int:
@@ -126,15 +128,22 @@ class Runner:
         self._prepared[key], self._steps[key] = prepared, steps
 
     def grow(self, written: dict[str, Need]) -> None:
-        """Replace buffers by larger ones, and forget the sequences that used them; waits for what is queued."""
+        """Replace buffers by larger ones, and forget the sequences that used them; waits for what is queued.
+
+        All or nothing: where memory runs out, everything is as before. What a caller's graph has captured is kept for it.
+        """
         import cupy
 
         if self._last is not None:
             self._last.synchronize()
-        for name, need in written.items():
-            make = cupy.zeros if name.endswith("flags") else cupy.empty
-            with cupy.cuda.Device(self.device):
-                self.buffers[name] = make(need.size, need.dtype)
+        made = {}
+        with cupy.cuda.Device(self.device):
+            for name, need in written.items():
+                make = cupy.zeros if name.endswith("flags") else cupy.empty
+                made[name] = make(need.size, need.dtype)
+        if self._captured:
+            self._kept += [self.buffers[name] for name in written if name in self.buffers]
+        self.buffers |= made
         used = [
             key for key, steps in self._steps.items() if any(set(s.buffers()) & set(written) for s in steps)
         ]
@@ -156,6 +165,7 @@ class Runner:
 
         stream = cupy.cuda.get_current_stream()
         capturing = stream.is_capturing()
+        self._captured = self._captured or capturing
         if not capturing:
             self.follow(stream)
         if not capturing and key in self._graphs:
@@ -179,7 +189,8 @@ class Runner:
 
         steps, prepared = self._steps[key], self._prepared[key]
         where = assign_branches(steps, self.branches)
-        able = capability.probe(self.device).cc >= EARLY_CC
+        probed = capability.probe(self.device)
+        able = probed.cc >= EARLY_CC and probed.driver_version >= EARLY_DRIVER
         early = early_launches(steps, where) if able else [False] * len(steps)
         consumers = {d for k, s in enumerate(steps) for d in s.after if where[d] != where[k]}
         with cupy.cuda.Device(self.device):
