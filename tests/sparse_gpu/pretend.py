@@ -171,7 +171,9 @@ def install(monkeypatch):
     monkeypatch.setattr(capability, "missing", lambda: None)
     monkeypatch.setattr(
         capability, "probe",
-        lambda device=0: SimpleNamespace(cc=(9, 0), driver_version=(13, 0), arch="sm_90", shared_bytes_optin=232448, sm_count=132),
+        lambda device=0: SimpleNamespace(
+            cc=(9, 0), driver_version=(13, 0), arch="sm_90", shared_bytes_optin=232448, sm_count=132
+        ),
     )  # fmt: skip
     monkeypatch.setattr(compile, "build", lambda *_, **__: None)
     monkeypatch.setattr(

@@ -122,7 +122,7 @@ def score_constants(scale: float, soft_cap: float) -> tuple[float, float, float,
 
 
 def coded_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return sizes as odd numbers above 1, which `sizes_of` in the kernel undoes.
+    """Return sizes as odd numbers above 1, which `size_of` in the kernel undoes.
 
     Triton compiles a kernel for seconds and anew for each set of integers that are 1 or multiples of 16: prompts of
     other lengths must not cost that. Strides stay as they are, since what they are multiples of makes loads wide; but for
