@@ -270,10 +270,9 @@ class CudaPhases:
 
     @property
     def memory_estimates(self) -> dict[str, int]:
-        """Device bytes by purpose and their sum; `memory_slots` has them in cuDSS's order.
+        """Device bytes by purpose and their sum, with vectors for 8 right-hand sides; more take more.
 
-        With vectors for 8 right-hand sides: the first solve for more allocates more.
-        """
+        `memory_slots` has them in cuDSS's order."""
         return self._estimates()[0]
 
     @property
