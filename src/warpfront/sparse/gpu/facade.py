@@ -270,9 +270,7 @@ class CudaPhases:
 
     @property
     def memory_estimates(self) -> dict[str, int]:
-        """Device bytes by purpose and their sum, with vectors for 8 right-hand sides; more take more.
-
-        `memory_slots` has them in cuDSS's order."""
+        """Device bytes by purpose and their sum, with vectors for 8 right-hand sides; `memory_slots` has cuDSS's order."""
         return self._estimates()[0]
 
     @property
