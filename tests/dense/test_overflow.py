@@ -77,12 +77,12 @@ def device(request, monkeypatch):
 
 
 def grown(n, dtype):
-    """A matrix whose second pivot is twice the largest number, and its determinant's logarithm."""
+    """A matrix whose second pivot is above the largest number, and its determinant's logarithm.
+
+    Its entries are powers of two, whose reciprocals are exact: some libraries multiply by those of pivots.
+    """
     kind = np.finfo(dtype)
-    rest, most = (
-        2.0 ** (kind.maxexp // 2),
-        kind.max / 1.5,
-    )  # cuSOLVER multiplies by reciprocals of pivots: none too small
+    rest, most = 2.0 ** (kind.maxexp // 2), 2.0 ** (kind.maxexp - 1)
     a = np.eye(n, dtype=dtype) * np.dtype(dtype).type(rest)
     a[:2, :2] = [[most, most], [-most, most]]
     return a, 2 * np.log(float(most)) + np.log(2) + (n - 2) * np.log(rest)
