@@ -214,6 +214,11 @@ def test_auto_prefers_shallow_trees_for_a_gpu():
     assert all(c.height is None for c in here.candidates)
 
 
+def test_auto_takes_long_thin_patterns_apart_for_a_gpu():
+    chosen = choose(*graph(grid(20000)), target="cuda")
+    assert chosen.method == chosen.candidates[2].method == "multilevel"
+
+
 def test_missing_metis_is_an_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(NotSupportedError, match="pymetis"):
