@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,8 @@ from warpfront.sparse.gpu.schedule import Device, GpuPlan, make_plan
 
 __all__ = ["GpuFactor", "Planned", "Refined", "require_gpu"]
 
-# right-hand sides solved for at once: in trees of small fronts, with a forest below wide ones, with wide fronts alone
-GROUPS = {"tree": (64, 32, 16, 8, 4, 1), "forest": (64, 32, 16, 8, 1), "wide": (64, 32, 16, 8, 1)}
+# right-hand sides solved for at once, and where a whole solve is one launch
+GROUPS, TREE_GROUPS = (64, 32, 16, 8, 1), (64, 32, 16, 8, 4, 1)
 MOST = 64
 LEAST_ROOM = 1 << 28  # bytes that right-hand sides may take in any case; else no more than the factor's
 NOTHING_FAILED = 2**31 - 1
@@ -116,7 +117,7 @@ class GpuFactor:
 
     scale = None
     most_steps = 0
-    groups: tuple[int, ...] = (4, 1)
+    groups: tuple[int, ...]
     _room = memory.ROOM
 
     def __init__(
@@ -128,18 +129,17 @@ class GpuFactor:
         planned = Planned.of(symbolic, pivoting, self.dtype, device)
         self.plan, self._sweeps, self._inversions = planned.plan, planned.sweeps, planned.inversions
         self.span = SPAN
-        kind = "tree" if self.plan.tree is not None else "forest" if self.plan.forest is not None else "wide"
         self.memory, self.memory_slots = planned.estimates()
         self.runner = Runner(planned.uploaded, planned.written, device)
-        self.groups = self._groups(kind)
+        self.groups = self._worth_room(GROUPS if self.plan.tree is None else TREE_GROUPS)
         self._outcome: tuple[int, ...] | None = None
         self._states: list[Any] = []
 
-    def _groups(self, kind: str) -> tuple[int, ...]:
-        """Numbers of right-hand sides solved for at once, the largest first: those that memory is worth spending on."""
+    def _worth_room(self, groups: tuple[int, ...]) -> tuple[int, ...]:
+        """Of numbers of right-hand sides, the largest first, those whose memory is worth spending."""
         most = max(LEAST_ROOM, self.memory["total"])
         return tuple(
-            g for g in GROUPS[kind] if memory.solve_bytes(self.plan, self.dtype, g) <= most or g <= self._room
+            g for g in groups if g <= self._room or memory.solve_bytes(self.plan, self.dtype, g) <= most
         )
 
     # ------------------------------------------------------------------ factor
@@ -302,14 +302,20 @@ class GpuFactor:
     def _make_room(self, rhs: int) -> bool:
         """Buffers for that many right-hand sides; the first solve for more than before allocates.
 
-        False where memory runs out: from then on no more are solved for at once than there is room for.
+        False where memory runs out, with a `UserWarning`: from then on no more are solved for at once than there is
+        room for, with the same bits.
         """
         if rhs <= self._room:
             return True
         try:
             self.runner.grow(memory.solve_needs(self.plan, self.dtype, rhs))
-        except MemoryError:
+        except MemoryError as error:
             self.groups = tuple(g for g in self.groups if g <= self._room)
+            needed = memory.solve_bytes(self.plan, self.dtype, rhs)
+            warn(
+                f"no memory for {rhs} right-hand sides at once ({needed} bytes: {error}); solved {self._room} at a time",
+                stacklevel=2,
+            )
             return False
         self._room = rhs
         return True

@@ -11,7 +11,7 @@ from warpfront.errors import NotSupportedError, Status
 from warpfront.report import PivotStats
 from warpfront.sparse.analysis.symbolic import Symbolic
 from warpfront.sparse.gpu import memory, steps
-from warpfront.sparse.gpu.engine import NOTHING_FAILED, GpuFactor
+from warpfront.sparse.gpu.engine import GROUPS, NOTHING_FAILED, GpuFactor
 from warpfront.sparse.gpu.inverses import SPAN, Inversion, invert_items
 from warpfront.sparse.gpu.lu_schedule import LuPlan, make_lu_plan
 from warpfront.sparse.gpu.lu_steps import LuTolerances, lu_factor_steps, lu_needs, lu_solve_steps, lu_uploads
@@ -100,7 +100,7 @@ class LuFactor(GpuFactor):
         n = planned.plan.n
         if n:
             self.runner.buffers["col_pivots"] = self.runner.buffers["pivots"][2 * n :]
-        self.groups = self._groups("wide" if planned.plan.forest is None else "forest")
+        self.groups = self._worth_room(GROUPS)
         self._outcome = None
         self._states = []
 
